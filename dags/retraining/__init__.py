@@ -1,0 +1,1 @@
+"""What the retrain DAG says to the jobs and shows to the person who approves."""

@@ -1,0 +1,56 @@
+"""Airflow's settings for one machine, in one place: the demo, `make up` and the tests use them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOCALHOST = "127.0.0.1"
+PASSWORD_FILE = "simple_auth_manager_passwords.json.generated"  # noqa: S105 - a file's name
+USER = "admin"
+
+
+def airflow_environment(home: Path, *, repository: Path, log_level: str = "INFO") -> dict[str, str]:
+    """Environment variables of an Airflow whose metadata lie in `home/airflow`.
+
+    `home` is absolute; `repository` is the folder that holds `dags/`. DAGs start paused, as a
+    schedule that nobody switched on must not run. At a `log_level` over INFO the task logs lose
+    what the jobs print.
+    """
+    folder = home / "airflow"
+    return {
+        "NIGHTMILL_HOME": str(home),
+        "AIRFLOW_HOME": str(folder),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(repository / "dags"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
+        "AIRFLOW__CORE__PARALLELISM": "4",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder / 'airflow.db'}",
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": log_level,
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        "SCARF_ANALYTICS": "false",
+        "DO_NOT_TRACK": "1",
+    }
+
+
+def server_environment(*, port: int, worker_log_port: int, trigger_log_port: int) -> dict[str, str]:
+    """Environment variables of the servers.
+
+    The web page and the API answer on this machine only. Airflow gives its two small log servers
+    no such setting; what they serve needs a token signed by the API server.
+    """
+    return {
+        "AIRFLOW__API__HOST": LOCALHOST,
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": f"http://{LOCALHOST}:{port}",
+        "AIRFLOW__API__WORKERS": "1",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://{LOCALHOST}:{port}/execution/",
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker_log_port),
+        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(trigger_log_port),
+    }

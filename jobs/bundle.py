@@ -1,0 +1,118 @@
+"""A checkpoint into a bundle: export, quantize, gate, calibrate, evaluate."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from typing import Any
+
+import click
+
+from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
+from pipeline.bundle import load_spec
+from pipeline.engines.registry import Registry
+from pipeline.heads import head_slices
+from pipeline.model.bundling import Bundled, Source, make_bundle
+from pipeline.model.checkpoint import load_checkpoint
+from pipeline.model.labelled import load_examples
+from pipeline.model.plots import plot_run
+from schemas.bundle import BUNDLE_FILE, BundleSpec
+from schemas.errors import ConfigError
+from schemas.load import load_task
+from schemas.manifest import write_atomically
+from schemas.task import TaskConfig
+from schemas.training import Finetuned, TrainingRun
+
+log = logging.getLogger(__name__)
+
+
+@job(
+    "bundle",
+    epilog="\b\nExamples:\n"
+    "  nightmill bundle tickets --run trial-1\n"
+    "  nightmill bundle tickets --run trial-1 compress.prefer=[int8_dynamic]\n",
+)
+@click.argument("task")
+@run_option
+@dry_run_option
+@overrides_argument
+def command(
+    context: Context, task: str, run: str | None, dry_run: bool, overrides: tuple[str, ...]
+) -> dict[str, Any]:
+    """Make a bundle of a fine-tuned run of TASK: export, quantize, evaluate and gate.
+
+    The second step of `nightmill train`. Ends with exit code 4 when no variant passes its gates.
+    """
+    config = load_task(task, context.home, overrides=overrides)
+    if dry_run:
+        return show_config(config)
+    if run is None:
+        raise ConfigError("bundle needs --run, the name that `nightmill finetune` answered")
+    place = TrainingRun(context.home, config.name, run)
+    return summary(run, bundle(config, context, place.finetuned()))
+
+
+def bundle(config: TaskConfig, context: Context, finetuned: Finetuned) -> BundleSpec:
+    """Makes the bundle, or answers the one that the same run and settings gave before.
+
+    Raises:
+        ArtifactError: there is no checkpoint, or no variant passes its gates.
+    """
+    place = TrainingRun(context.home, config.name, finetuned.run)
+    if (place.bundle / BUNDLE_FILE).exists():
+        spec = load_spec(place.bundle)
+        if spec.task == config:
+            log.info("run %s already has its bundle", place.name)
+            return spec
+        shutil.rmtree(place.bundle)
+    model = load_checkpoint(place.checkpoint, config.train, head_slices(config.heads))
+    source = Source(
+        training_run=finetuned.run,
+        data_digest=finetuned.data_digest,
+        cleaner_version=finetuned.cleaner_version,
+        special_tokens=finetuned.special_tokens,
+        pad_id=finetuned.pad_id,
+    )
+    bundled = make_bundle(
+        model, load_examples(place.examples), config, source,
+        checkpoint=place.checkpoint, folder=place.bundle,
+    )  # fmt: skip
+    _log_to_mlflow(context, place, finetuned, bundled)
+    return bundled.spec
+
+
+def summary(run: str, spec: BundleSpec) -> dict[str, Any]:
+    """The job's result: what a person decides on."""
+    return {
+        "run": run,
+        "digest": spec.digest,
+        "variant": spec.variant,
+        "metrics": {name: metrics.model_dump() for name, metrics in spec.metrics.items()},
+        "gates": [gate.model_dump() for gate in spec.gates],
+    }
+
+
+def _log_to_mlflow(
+    context: Context, place: TrainingRun, finetuned: Finetuned, bundled: Bundled
+) -> None:
+    spec, run_id = bundled.spec, finetuned.mlflow_run_id
+    shutil.rmtree(place.page, ignore_errors=True)
+    plot_run(bundled, place)
+    table = [gate.model_dump() for gate in spec.gates]
+    write_atomically(place.page / "gates.json", json.dumps(table, indent=2).encode())
+    metrics: dict[str, float] = {}
+    for name, head in spec.metrics.items():
+        metrics |= {
+            f"test.{name}.accuracy": head.accuracy,
+            f"test.{name}.macro_f1": head.macro_f1,
+            f"test.{name}.ece": head.expected_calibration_error,
+            f"test.{name}.macro_f1_fp32": bundled.fp32_metrics[name].macro_f1,
+        }
+    for variant, facts in bundled.facts.items():
+        metrics[f"{variant}.megabytes"] = facts.megabytes
+        metrics[f"{variant}.windows_per_s"] = facts.windows_per_s
+    registry = Registry(context.home)
+    registry.log_metrics(run_id, metrics)
+    registry.tag(run_id, {"nightmill.variant": spec.variant, "nightmill.digest": spec.digest})
+    registry.log_files(run_id, place.page, under="page")

@@ -1,0 +1,162 @@
+"""Fine-tuning on Ray Train: labelled rows into a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import time
+from typing import Any
+
+import click
+
+from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
+from pipeline.engines.registry import Registry
+from pipeline.engines.tokenizer import BackboneTokenizer
+from pipeline.labelled_rows import LabelledData, data_digest, load_labelled, survey_labelled
+from pipeline.model.backbone import save_tokenizer
+from pipeline.model.labelled import save_examples
+from pipeline.tables import quarantine_table
+from schemas.errors import ArtifactError
+from schemas.fingerprint import digest_of
+from schemas.load import load_task
+from schemas.task import TaskConfig
+from schemas.training import Finetuned, TrainingRun
+
+log = logging.getLogger(__name__)
+_TRAINING_SECTIONS = ("data", "contract", "clean", "heads", "window", "train")
+
+
+@job(
+    "finetune",
+    epilog="\b\nExamples:\n"
+    "  nightmill finetune tickets --run trial-1\n"
+    "  nightmill finetune tickets train.epochs=2 train.learning_rate=1e-4\n",
+)
+@click.argument("task")
+@run_option
+@dry_run_option
+@overrides_argument
+def command(
+    context: Context, task: str, run: str | None, dry_run: bool, overrides: tuple[str, ...]
+) -> dict[str, Any]:
+    """Fine-tune TASK's backbone on its labelled rows.
+
+    The first step of `nightmill train`. The same data and settings give the same run, which is not
+    trained twice; a run that was killed goes on from its last epoch.
+    """
+    config = load_task(task, context.home, overrides=overrides)
+    if dry_run:
+        return show_config(config)
+    done = finetune(config, context, run=run)
+    return {
+        "run": done.run,
+        "metrics": {"valid_macro_f1": done.valid_macro_f1, "best_epoch": done.best_epoch},
+        "rows": done.rows,
+        "mlflow_run_id": done.mlflow_run_id,
+    }
+
+
+def finetune(config: TaskConfig, context: Context, *, run: str | None = None) -> Finetuned:
+    """Fine-tunes, or answers what the same run gave before.
+
+    Raises:
+        ConfigError, DataContractError, ArtifactError: see `load_labelled` and `load_encoder`.
+    """
+    started = time.monotonic()
+    labelled, test = survey_labelled(config, context.home)
+    fingerprint = _fingerprint(config, data_digest(labelled, test))
+    place = TrainingRun(context.home, config.name, run or fingerprint[:12])
+    if (done := _already_done(place, fingerprint)) is not None:
+        return done
+    place.folder.mkdir(parents=True, exist_ok=True)
+    save_tokenizer(config.train.backbone, place.tokenizer)
+    tokenizer = BackboneTokenizer(place.tokenizer)
+    data = load_labelled(config, labelled, test, tokenizer=tokenizer)
+    _keep(place, data)
+    log.info(
+        "%s: %d train, %d valid, %d test records; %d rejected, %d without a label",
+        config.name, *data.rows.values(), len(data.rejected), data.unlabelled,
+    )  # fmt: skip
+    registry = Registry(context.home)
+    run_id = registry.start_run(config.name, place.name, params=_flat(config))
+    registry.log_dataset(
+        run_id, name=config.name, digest=data.digest, source=str(config.data.labelled),
+        rows=len(data.examples),
+    )  # fmt: skip
+    progress = _train(config, place, pad_id=tokenizer.pad_id, fingerprint=fingerprint)
+    for epoch in progress["history"]:
+        step = int(epoch["epoch"])
+        registry.log_metrics(run_id, {k: v for k, v in epoch.items() if k != "epoch"}, step=step)
+    done = Finetuned(
+        run=place.name,
+        fingerprint=fingerprint,
+        mlflow_run_id=run_id,
+        data_digest=data.digest,
+        cleaner_version=data.cleaner_version,
+        special_tokens=tokenizer.special_tokens,
+        pad_id=tokenizer.pad_id,
+        rows=data.rows,
+        rejected={"all": len(data.rejected)},
+        epochs=progress["epoch"],
+        best_epoch=progress["best_epoch"],
+        valid_macro_f1=progress["best_metric"],
+        seconds=round(time.monotonic() - started, 1),
+    )
+    done.write(place.folder / "finetune.json")
+    return done
+
+
+def _fingerprint(config: TaskConfig, digest: str) -> str:
+    settings = config.model_dump(mode="json", include=set(_TRAINING_SECTIONS))
+    for key in ("workers", "threads_per_worker", "max_failures"):
+        del settings["train"][key]
+    return digest_of([settings, digest])
+
+
+def _already_done(place: TrainingRun, fingerprint: str) -> Finetuned | None:
+    try:
+        done = place.finetuned()
+    except ArtifactError:
+        return None
+    if done.fingerprint != fingerprint:
+        raise ArtifactError(
+            f"training run {place.name!r} exists with other data or settings; "
+            f"choose another --run, or leave it out"
+        )
+    log.info("run %s is already fine-tuned with this data and these settings", place.name)
+    return done
+
+
+def _keep(place: TrainingRun, data: LabelledData) -> None:
+    import pyarrow.parquet as pq
+
+    save_examples(data.examples, place.examples)
+    pq.write_table(quarantine_table(data.rejected), place.folder / "quarantine.parquet")
+
+
+def _train(
+    config: TaskConfig, place: TrainingRun, *, pad_id: int, fingerprint: str
+) -> dict[str, Any]:
+    """Runs the training workers; answers the progress that rank 0 left."""
+    from jobs.training import run_training
+
+    run_training(config, place, pad_id=pad_id, fingerprint=fingerprint)
+    progress: dict[str, Any] = json.loads((place.folder / "progress.json").read_text())
+    shutil.rmtree(place.folder / "ray", ignore_errors=True)
+    return progress
+
+
+def _flat(config: TaskConfig) -> dict[str, Any]:
+    """Dotted settings, as MLflow parameters want them."""
+
+    def walk(prefix: str, value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            return {prefix: value}
+        found = {}
+        for key, inner in value.items():
+            found |= walk(f"{prefix}.{key}" if prefix else key, inner)
+        return found
+
+    return walk("", config.model_dump(mode="json"))
+

@@ -1,0 +1,205 @@
+"""The nightly job: a date's partition into published Parquet, exactly once."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobs.options import Context, dates_options, dry_run_option, job, overrides_argument, show_config
+from jobs.progress import Progress
+from pipeline.bundle import load_spec
+from pipeline.engines.host import usable_cpus
+from pipeline.engines.registry import Registry
+from pipeline.plan import Plan, check_reject_fraction, plan_partition
+from pipeline.publish import Partition, reconcile
+from schemas.errors import NightmillError, ShardError
+from schemas.load import load_task
+from schemas.manifest import PartitionManifest
+from schemas.partition import date_range, parse_date
+from schemas.task import TaskConfig
+
+log = logging.getLogger(__name__)
+
+
+@job(
+    "score",
+    epilog="\b\nExamples:\n"
+    "  nightmill score tickets --date 2026-11-28\n"
+    "  nightmill score tickets --date 2026-11-22 --through 2026-11-28\n"
+    "  nightmill score tickets --date 2026-11-28 score.model=models:/tickets/3\n",
+)
+@click.argument("task")
+@dates_options
+@dry_run_option
+@overrides_argument
+def command(
+    context: Context,
+    task: str,
+    date: str,
+    through: str | None,
+    dry_run: bool,
+    overrides: tuple[str, ...],
+) -> dict[str, Any]:
+    """Score a date's partition of TASK into Parquet.
+
+    A second run over the same input, model and settings does no inference and says so. A run that
+    was killed is finished by the next one, which scores only the shards that are missing.
+    """
+    config = load_task(task, context.home, overrides=overrides)
+    first = parse_date(date, name="--date")
+    dates = date_range(first, parse_date(through, name="--through") if through else first)
+    if dry_run:
+        return show_config(config, dates=[day.isoformat() for day in dates])
+    return score_dates(config, dates, context=context)
+
+
+def score_dates(
+    config: TaskConfig, dates: Sequence[dt.date], *, context: Context
+) -> dict[str, Any]:
+    """Scores and publishes each date; what cannot be scored fails only after the others are done.
+
+    Raises:
+        NightmillError: the first date's failure, after all dates were tried.
+    """
+    home = context.home
+    # Resolved once: a promotion in the middle of the night changes nothing for this run.
+    model, bundle = Registry(home).fetch(config.model_uri)
+    spec = load_spec(bundle)
+    spec.check_fits(config)
+    log.info("model %s version %s (%s)", model.name, model.version, model.digest[:12])
+    failures: list[NightmillError] = []
+    done: dict[str, dict[str, Any]] = {}
+    with ExitStack() as stack:
+        runs = []
+        for day in dates:
+            partition = Partition(home, config.name, day)
+            try:
+                plan = plan_partition(config, day, home=home, model=model, spec=spec)
+                stack.enter_context(partition.lock())
+                runs.append(_Run(plan, partition))
+            except NightmillError as error:
+                log.error("%s", error)  # noqa: TRY400 - the message says it all
+                failures.append(error)
+        _infer(runs, config, bundle, failures)
+        for run in runs:
+            try:
+                done[run.plan.date.isoformat()] = run.publish()
+            except NightmillError as error:
+                log.error("%s", error)  # noqa: TRY400
+                failures.append(error)
+    if failures:
+        # What a retry can finish comes first: it will meet the others again.
+        raise next((error for error in failures if error.retryable), failures[0])
+    return {"model": model.model_dump(), "partitions": done}
+
+
+class _Run:
+    """One partition's way from plan to publication."""
+
+    def __init__(self, plan: Plan, partition: Partition) -> None:
+        self.plan, self.partition = plan, partition
+        self.staging = partition.staging(plan.run)
+        self.current = partition.current()
+        self.reusable = partition.reusable(plan.run)
+        self.finished = self.staging.finished(plan.survey.shards)
+        self.started = time.monotonic()
+
+    @property
+    def label(self) -> str:
+        return f"{self.plan.task.name} {self.plan.date}"
+
+    @property
+    def missing(self) -> list[Any]:
+        """Shards still to be scored; none when the run is already complete on disk."""
+        if self.reusable is not None:
+            return []
+        return [s for s in self.plan.survey.shards if s.index not in self.finished]
+
+    def publish(self) -> dict[str, Any]:
+        """Publishes what is complete; answers the partition's line of the job's result."""
+        scored = len(self.missing)
+        if self.reusable is not None:
+            if self.current is not None and self.current.run == self.plan.run:
+                log.info("%s: run %s is already published, no inference", self.label, self.plan.run)
+                return self._summary(self.current, reused=True)
+            manifest = self.reusable
+            log.info("%s: run %s is complete on disk, no inference", self.label, self.plan.run)
+        else:
+            done = self.staging.finished(self.plan.survey.shards)
+            counters = reconcile(self.plan.survey.shards, done, what=self.label)
+            check_reject_fraction(self.plan, counters)
+            manifest = self.plan.manifest(done, counters)
+        self.partition.publish(
+            manifest,
+            keep_runs=self.plan.task.score.keep_runs,
+            seconds=time.monotonic() - self.started,
+            shards_scored=scored,
+        )
+        counters = manifest.counters
+        log.info(
+            "%s: published run %s: %d read = %d scored + %d quarantined, %d to people",
+            self.label, manifest.run, counters.rows_read, counters.rows_scored,
+            counters.rows_quarantined, counters.rows_to_review,
+        )  # fmt: skip
+        return self._summary(manifest, reused=self.reusable is not None)
+
+    def _summary(self, manifest: PartitionManifest, *, reused: bool) -> dict[str, Any]:
+        counters = manifest.counters
+        return {
+            "run": manifest.run,
+            "manifest": str(self.partition.scores / "manifest.json"),
+            "rows_read": counters.rows_read,
+            "rows_scored": counters.rows_scored,
+            "rows_quarantined": counters.rows_quarantined,
+            "rows_to_review": counters.rows_to_review,
+            "reused": reused,
+        }
+
+
+def _infer(
+    runs: Sequence[_Run], config: TaskConfig, bundle: Path, failures: list[NightmillError]
+) -> None:
+    """Scores the missing shards of all runs in one Ray session; starts none if nothing is missing.
+
+    Failed shards become one ShardError at the end of `failures`; the others are kept.
+    """
+    missing = [(run, shard) for run in runs for shard in run.missing]
+    if not missing:
+        return
+    from jobs.ray_session import ray_session
+    from jobs.scoring import ShardTask, score_shards
+
+    work = [
+        ShardTask(shard, run.staging.folder, run.plan.date, run.plan.run) for run, shard in missing
+    ]
+    kept = sum(len(run.finished) for run in runs)
+    if kept:
+        log.info("resuming: %d shards are already done, %d to do", kept, len(work))
+    workers = min(config.score.workers or usable_cpus(), len(work))
+    progress = Progress(rows=sum(shard.rows for _, shard in missing))
+    errors = []
+    plan = runs[0].plan
+    with ray_session(cpus=workers):
+        try:
+            for result in score_shards(
+                work, bundle=bundle, task=config, model=plan.model,
+                cleaner_version=plan.cleaner_version, workers=workers,
+            ):  # fmt: skip
+                if result["error"]:
+                    errors.append(f"run {result['run']} shard {result['index']}: {result['error']}")
+                else:
+                    progress.add(result["manifest"])
+        except ShardError as error:
+            failures.append(error)
+    progress.close()
+    if errors:
+        failures.append(
+            ShardError(f"{len(errors)} of {len(work)} shards failed: {'; '.join(errors[:3])}")
+        )

@@ -1,0 +1,1 @@
+"""The work itself: text steps, scoring, models. Plain Python; engines are handed in."""

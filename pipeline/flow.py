@@ -1,0 +1,239 @@
+"""The only place that states the order of the steps a record goes through.
+
+read -> validate -> clean -> deduplicate -> window -> infer -> aggregate -> decide
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.clean import Cleaner
+from pipeline.heads import Answer, Decision, HeadSlice, answer, decide
+from pipeline.rows import RawRow, Record, Rejected
+from pipeline.validate import Validator
+from pipeline.window import Tokens, Window, Windows, WindowTemplate, make_windows
+from schemas.errors import ShardError
+from schemas.manifest import Counters
+from schemas.reasons import Reason, Stage
+from schemas.task import WindowConfig
+
+
+class Tokenizer(Protocol):
+    """Text into ids and offsets, and where control tokens stand."""
+
+    single: WindowTemplate
+    pair: WindowTemplate
+
+    def tokenize(self, texts: list[str]) -> list[Tokens]:
+        """Ids and offsets of each text, without control tokens."""
+
+
+class Encoder(Protocol):
+    """Windows into logits."""
+
+    def logits(self, windows: Sequence[Window]) -> npt.NDArray[np.float32]:
+        """Logits `(W, L)`; a window's row must not depend on the other windows."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A record whose text is clean; equal `text_hash` means equal text."""
+
+    record: Record
+    texts: tuple[str, ...]
+    text_hash: str
+    lang: str
+    flags: tuple[str, ...]
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A record with the answer of every head."""
+
+    prepared: Prepared
+    answers: Mapping[str, Answer]
+    decision: Decision
+    n_windows: int
+    truncated: bool
+
+
+@dataclass
+class Outcome:
+    """What became of a run of rows; nothing is in neither list."""
+
+    scored: list[Scored] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    counters: Counters = field(default_factory=Counters)
+
+
+class TextFlow:
+    """validate -> clean -> window: what training and scoring do to a text, exactly alike."""
+
+    def __init__(
+        self,
+        validator: Validator,
+        cleaner: Cleaner,
+        tokenizer: Tokenizer,
+        window: WindowConfig,
+        *,
+        detect_language: Callable[[str], str],
+    ) -> None:
+        self.validator = validator
+        self.cleaner = cleaner
+        self.cleaned: Counter[str] = Counter()
+        self._tokenizer = tokenizer
+        self._window = window
+        self._detect_language = detect_language
+
+    def prepare(self, rows: Iterable[RawRow | Rejected]) -> Iterator[Prepared | Rejected]:
+        """Validates and cleans rows, in order; one item out for each item in."""
+        for row in rows:
+            checked = self.validator.check(row) if isinstance(row, RawRow) else row
+            yield self._clean(checked) if isinstance(checked, Record) else checked
+
+    def windows(self, prepared: Prepared) -> Windows:
+        """The windows of a record."""
+        template = self._tokenizer.pair if len(prepared.texts) == 2 else self._tokenizer.single
+        parts = self._tokenizer.tokenize(list(prepared.texts))
+        return make_windows(parts, prepared.texts[-1], template=template, config=self._window)
+
+    def _clean(self, record: Record) -> Prepared | Rejected:
+        limit = self._window.max_chars
+        # A giant text is cut before the costly steps, so that no row costs unbounded time.
+        cut = [text[:limit] for text in record.texts]
+        cleaned = [self.cleaner.clean(text) for text in cut]
+        texts = tuple(result.text for result in cleaned)
+        if not any(texts):
+            return Rejected(
+                record.record_id,
+                record.source_file,
+                record.source_row,
+                Stage.CLEAN,
+                Reason.EMPTY_AFTER_CLEANING,
+                "nothing is left of the text after cleaning",
+                record.raw,
+            )
+        flags = tuple(sorted({step for result in cleaned for step in result.changed}))
+        self.cleaned.update(flags)
+        return Prepared(
+            record=record,
+            texts=texts,
+            text_hash=hashlib.sha256("\x1f".join(texts).encode()).hexdigest()[:32],
+            lang=self._detect_language(texts[-1] or texts[0]),
+            flags=flags,
+            truncated=any(len(text) > limit for text in record.texts),
+        )
+
+
+class ScoringFlow:
+    """Everything one worker does to a shard, built once and used for many."""
+
+    def __init__(self, text: TextFlow, encoder: Encoder, heads: tuple[HeadSlice, ...]) -> None:
+        self._text = text
+        self._encoder = encoder
+        self._heads = heads
+
+    def score(self, rows: Iterable[RawRow | Rejected]) -> Outcome:
+        """Scores rows in order; each distinct text is inferred once.
+
+        Raises:
+            ShardError: the conservation law does not hold, which is a bug of ours.
+        """
+        outcome = Outcome()
+        seen: dict[str, _Inferred] = {}
+        tally: Counter[str] = Counter()
+        warned, cleaned = Counter(self._text.validator.warned), Counter(self._text.cleaned)
+        for item in self._text.prepare(rows):
+            tally["rows_read"] += 1
+            if isinstance(item, Rejected):
+                outcome.rejected.append(item)
+                continue
+            if item.text_hash not in seen:
+                seen[item.text_hash] = self._infer(item, tally)
+            self._keep(outcome, item, seen[item.text_hash])
+        outcome.counters = Counters(
+            **tally,
+            rows_scored=len(outcome.scored),
+            rows_quarantined=len(outcome.rejected),
+            rows_to_review=sum(scored.decision == "review" for scored in outcome.scored),
+            texts_inferred=len(seen),
+            quarantined_by_reason=_sorted(Counter(row.reason.value for row in outcome.rejected)),
+            cleaned=_sorted(self._text.cleaned - cleaned),
+            warned=_sorted(self._text.validator.warned - warned),
+        )
+        check_conservation(outcome.counters, what="shard")
+        return outcome
+
+    def _infer(self, item: Prepared, tally: Counter[str]) -> _Inferred:
+        windows = self._text.windows(item)
+        n_tokens = np.array([window.n_tokens for window in windows.windows])
+        tally["windows_made"] += len(windows.windows)
+        tally["tokens_inferred"] += int(n_tokens.sum())
+        logits = self._encoder.logits(windows.windows).astype(np.float64)
+        tally["windows_aggregated"] += len(logits)
+        if not np.isfinite(logits).all():
+            return _Inferred({}, "review", len(logits), windows.truncated)
+        answers = {head.name: answer(logits, n_tokens, head) for head in self._heads}
+        return _Inferred(
+            answers, decide(answers, self._heads), len(logits), windows.truncated
+        )
+
+    def _keep(self, outcome: Outcome, item: Prepared, inferred: _Inferred) -> None:
+        if inferred.answers:
+            truncated = item.truncated or inferred.truncated
+            outcome.scored.append(
+                Scored(item, inferred.answers, inferred.decision, inferred.n_windows, truncated)
+            )
+            return
+        record = item.record
+        outcome.rejected.append(
+            Rejected(
+                record.record_id,
+                record.source_file,
+                record.source_row,
+                Stage.INFER,
+                Reason.NON_FINITE_SCORE,
+                "the model gave NaN or infinity",
+                record.raw,
+            )
+        )
+
+
+@dataclass(frozen=True)
+class _Inferred:
+    """The answers for one distinct text; none where the model's numbers were not finite."""
+
+    answers: Mapping[str, Answer]
+    decision: Decision
+    n_windows: int
+    truncated: bool
+
+
+def check_conservation(counters: Counters, *, what: str) -> None:
+    """Rows read = scored + quarantined, and windows made = windows aggregated.
+
+    Raises:
+        ShardError: they are not; `what` names the shard or partition.
+    """
+    if counters.rows_read != counters.rows_scored + counters.rows_quarantined:
+        raise ShardError(
+            f"{what}: {counters.rows_read} rows read, but {counters.rows_scored} scored + "
+            f"{counters.rows_quarantined} quarantined"
+        )
+    if counters.windows_made != counters.windows_aggregated:
+        raise ShardError(
+            f"{what}: {counters.windows_made} windows made, but "
+            f"{counters.windows_aggregated} aggregated"
+        )
+
+
+def _sorted(counter: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counter.items()))

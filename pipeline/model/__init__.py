@@ -1,0 +1,1 @@
+"""Making models: train, export, quantize, evaluate, gate, bundle."""

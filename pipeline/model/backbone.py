@@ -1,0 +1,88 @@
+"""Where an encoder's weights come from: `hf:NAME`, `path:DIR`, or `package:MODULE/DIR`."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from pathlib import Path
+
+from torch import nn
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+from schemas.errors import ArtifactError, ConfigError
+from schemas.fingerprint import digest_of_file
+
+SCHEMES = ("package", "path", "hf")
+
+
+def locate(backbone: str) -> str:
+    """A folder, or for `hf:` a hub name, that `from_pretrained` understands.
+
+    Raises:
+        ConfigError: the scheme is none of ours.
+        ArtifactError: the package or the folder does not exist.
+    """
+    scheme, _, rest = backbone.partition(":")
+    if scheme == "hf" and rest:
+        return rest
+    if scheme == "path" and rest:
+        folder = Path(rest)
+    elif scheme == "package" and rest:
+        folder = _package_folder(backbone, rest)
+    else:
+        raise ConfigError(
+            f"train.backbone {backbone!r}: expected one of "
+            f"package:MODULE/DIR, path:DIR, hf:NAME"
+        )
+    if not (folder / "config.json").is_file():
+        raise ArtifactError(f"train.backbone {backbone!r}: no config.json in {folder}")
+    return str(folder)
+
+
+def load_encoder(backbone: str, *, dropout: float) -> nn.Module:
+    """The pretrained encoder, without the pooler that classification by mean or [CLS] never uses.
+
+    Raises:
+        ArtifactError: the weights cannot be loaded.
+    """
+    place = locate(backbone)
+    try:
+        config = AutoConfig.from_pretrained(place)
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            if hasattr(config, name):
+                setattr(config, name, dropout)
+        model_class = AutoModel._model_mapping[type(config)]  # the class that from_pretrained picks
+        takes_pooler = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
+        options = {"add_pooling_layer": False} if takes_pooler else {}
+        encoder: nn.Module = AutoModel.from_pretrained(place, config=config, **options)
+    except (OSError, ValueError, KeyError) as error:
+        raise ArtifactError(f"train.backbone {backbone!r} cannot be loaded: {error}") from error
+    return encoder
+
+
+def save_tokenizer(backbone: str, path: Path) -> str:
+    """Writes the backbone's fast tokenizer as one `tokenizer.json`; answers the file's digest.
+
+    Raises:
+        ArtifactError: the backbone has no fast tokenizer.
+    """
+    place = locate(backbone)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place, use_fast=True)
+        tokenizer.backend_tokenizer.save(str(path))
+    except (OSError, ValueError, AttributeError) as error:
+        raise ArtifactError(
+            f"train.backbone {backbone!r} has no fast tokenizer that can be loaded: {error}"
+        ) from error
+    return digest_of_file(path)
+
+
+def _package_folder(backbone: str, rest: str) -> Path:
+    module, _, folder = rest.partition("/")
+    found = importlib.util.find_spec(module)
+    if found is None or found.origin is None:
+        raise ArtifactError(
+            f"train.backbone {backbone!r}: the package {module!r} is not installed; "
+            f"for the demo's weights install the extra `demo`"
+        )
+    return Path(found.origin).parent / folder

@@ -1,0 +1,60 @@
+"""A fine-tuned model on disk: the encoder as `path:` backbones have it, and the heads beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from pipeline.heads import HeadSlice
+from pipeline.model.backbone import load_encoder, save_tokenizer
+from pipeline.model.network import Classifier
+from schemas.bundle import TOKENIZER_FILE
+from schemas.errors import ArtifactError
+from schemas.task import TrainConfig
+
+HEADS_FILE = "heads.safetensors"
+
+
+def new_classifier(config: TrainConfig, heads: tuple[HeadSlice, ...]) -> Classifier:
+    """A classifier with pretrained encoder and fresh heads, the same for the same seed."""
+    torch.manual_seed(config.seed)
+    return Classifier(
+        load_encoder(config.backbone, dropout=config.dropout),
+        n_logits=heads[-1].columns.stop,
+        pooling=config.pooling,
+        dropout=config.dropout,
+    )
+
+
+def save_checkpoint(model: Classifier, folder: Path, *, tokenizer: Path) -> None:
+    """Writes encoder, heads and tokenizer into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model.encoder.save_pretrained(folder)  # type: ignore[operator, union-attr]
+    save_file(model.heads.state_dict(), folder / HEADS_FILE)
+    (folder / TOKENIZER_FILE).write_bytes(tokenizer.read_bytes())
+
+
+def load_checkpoint(folder: Path, config: TrainConfig, heads: tuple[HeadSlice, ...]) -> Classifier:
+    """The model that `save_checkpoint` wrote, in evaluation mode.
+
+    Raises:
+        ArtifactError: it is missing, or has other heads than asked for.
+    """
+    if not (folder / HEADS_FILE).is_file():
+        raise ArtifactError(f"{folder} holds no checkpoint; run the step `finetune` first")
+    model = Classifier(
+        load_encoder(f"path:{folder}", dropout=config.dropout),
+        n_logits=heads[-1].columns.stop,
+        pooling=config.pooling,
+        dropout=config.dropout,
+    )
+    try:
+        model.heads.load_state_dict(load_file(folder / HEADS_FILE))
+    except RuntimeError as error:
+        raise ArtifactError(f"{folder}: heads do not fit the task: {error}") from error
+    return model.eval()
+
+
+__all__ = ["load_checkpoint", "new_classifier", "save_checkpoint", "save_tokenizer"]

@@ -1,0 +1,162 @@
+"""Conditions that a variant must pass, measured on this host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from pipeline.batch import window_inputs
+from pipeline.engines.onnx_session import OnnxEncoder
+from pipeline.heads import HeadSlice
+from pipeline.model.fit import takes_segments
+from pipeline.model.labelled import Example, label_matrix
+from pipeline.model.metrics import macro_f1
+from pipeline.model.outputs import Outputs, predicted_labels, run_encoder
+from pipeline.window import Window
+from schemas.bundle import GateResult
+from schemas.errors import ArtifactError
+from schemas.task import CompressConfig, Variant
+
+_PARITY_LENGTHS = (1, 2, 3, 7, 16, 33, 64, 128, 256)
+_INVARIANCE_WINDOWS = 64
+
+
+class TorchEncoder:
+    """The fine-tuned model as an `Encoder`, one window a call: what variants are compared with."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model.eval()
+        self._names = ["input_ids", "attention_mask"]
+        if takes_segments(model):
+            self._names.append("token_type_ids")
+
+    def logits(self, windows: Sequence[Window]) -> npt.NDArray[np.float32]:
+        """Logits `(W, L)`."""
+        return np.concatenate([self.run(window_inputs([window])) for window in windows])
+
+    @torch.no_grad()
+    def run(self, inputs: dict[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.float32]:
+        """Logits `(B, L)` of a padded batch."""
+        tensors = {name: torch.from_numpy(inputs[name]) for name in self._names}
+        return np.asarray(self._model(**tensors).numpy())
+
+
+def parity_batches(windows: Sequence[Window], *, pad_id: int) -> list[dict[str, npt.NDArray[np.int64]]]:
+    """Batches of 1, 2 and 3 rows over many lengths and pad patterns, an all-padding row included."""
+    ids = [token for window in windows for token in window.input_ids]
+    types = [token for window in windows for token in window.type_ids]
+    cut = [
+        Window(tuple(ids[:length]), tuple(types[:length]), 0, 0)
+        for length in _PARITY_LENGTHS
+        if length <= len(ids)
+    ]
+    batches = [window_inputs([window], pad_id=pad_id) for window in cut]
+    batches += [
+        window_inputs([a, b], pad_id=pad_id) for a, b in zip(cut, reversed(cut), strict=True)
+    ]
+    batches += [window_inputs([cut[0], window, cut[-1]], pad_id=pad_id) for window in cut]
+    empty = window_inputs([cut[-1], cut[0]], pad_id=pad_id)
+    empty["attention_mask"][1] = 0
+    return [*batches, empty]
+
+
+def parity_gate(
+    reference: TorchEncoder,
+    candidate: OnnxEncoder,
+    batches: Sequence[dict[str, npt.NDArray[np.int64]]],
+    *,
+    config: CompressConfig,
+) -> GateResult:
+    """Largest logit difference between PyTorch and the exported FP32 graph."""
+    worst = max(
+        float(np.abs(reference.run(batch) - candidate.run(batch)).max()) for batch in batches
+    )
+    return _at_most("fp32", "parity", worst, config.max_logit_difference_fp32)
+
+
+def variant_gates(
+    variant: Variant,
+    path: Path,
+    *,
+    texts: Sequence[Example],
+    valid: Sequence[Example],
+    reference: tuple[Outputs, Outputs],
+    heads: tuple[HeadSlice, ...],
+    config: CompressConfig,
+) -> list[GateResult]:
+    """All gates of one variant against the reference's outputs on `texts` and on `valid`."""
+    encoder = OnnxEncoder(path)
+    on_texts, on_valid = run_encoder(encoder, texts), run_encoder(encoder, valid)
+    finite = float(np.mean([np.isfinite(logits).all() for logits in on_texts.logits]))
+    gates = [
+        _at_least(variant, "finite_outputs", finite, 1.0),
+        _at_most(variant, "neighbour_effect", neighbour_effect(encoder, texts), 0.0),
+    ]
+    for head in heads:
+        agreement = _agreement(reference[0], on_texts, head)
+        drop = _f1(reference[1], valid, head) - _f1(on_valid, valid, head)
+        gates += [
+            _at_least(variant, f"label_agreement.{head.name}", agreement, config.min_label_agreement),
+            _at_most(variant, f"macro_f1_drop.{head.name}", drop, config.max_metric_drop),
+        ]
+    return gates
+
+
+def neighbour_effect(encoder: OnnxEncoder, examples: Sequence[Example]) -> float:
+    """Largest change of a window's logits when its neighbours in the call and the order change."""
+    windows = [example.windows[0] for example in examples[:_INVARIANCE_WINDOWS]]
+    together = encoder.logits(windows)
+    backwards = encoder.logits(windows[::-1])[::-1]
+    alone = np.concatenate([encoder.logits([window]) for window in windows])
+    return float(max(np.abs(together - backwards).max(), np.abs(together - alone).max()))
+
+
+def choose_variant(
+    prefer: Sequence[Variant], gates: Sequence[GateResult]
+) -> Variant:
+    """The first preferred variant all of whose gates passed.
+
+    Raises:
+        ArtifactError: none did; the message has each failed gate with its number.
+    """
+    for variant in prefer:
+        own = [gate for gate in gates if gate.variant == variant]
+        if own and all(gate.passed for gate in own):
+            return variant
+    failed = "; ".join(str(gate) for gate in gates if not gate.passed)
+    raise ArtifactError(f"no variant of {', '.join(prefer)} passes its gates: {failed}")
+
+
+def _agreement(reference: Outputs, candidate: Outputs, head: HeadSlice) -> float:
+    mine = predicted_labels(candidate.scores(head), head)
+    theirs = predicted_labels(reference.scores(head), head)
+    return float((mine == theirs).mean())
+
+
+def _f1(outputs: Outputs, examples: Sequence[Example], head: HeadSlice) -> float:
+    target = label_matrix(list(examples), head.name, head.config)
+    known = target >= 0 if target.ndim == 1 else np.isfinite(target).all(axis=1)
+    if not known.any():
+        return 0.0
+    predicted = predicted_labels(outputs.scores(head), head)
+    return macro_f1(target[known].astype(np.int64), predicted[known].astype(np.int64))
+
+
+def _at_most(variant: Variant, gate: str, value: float, threshold: float) -> GateResult:
+    # NaN compares false with everything, so a NaN never passes.
+    return GateResult(
+        variant=variant, gate=gate, value=value, rule="<=", threshold=threshold,
+        passed=bool(value <= threshold),
+    )  # fmt: skip
+
+
+def _at_least(variant: Variant, gate: str, value: float, threshold: float) -> GateResult:
+    return GateResult(
+        variant=variant, gate=gate, value=value, rule=">=", threshold=threshold,
+        passed=bool(value >= threshold),
+    )  # fmt: skip

@@ -1,0 +1,182 @@
+"""Labelled records: targets by head, and splits that equal texts never straddle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.flow import Prepared
+from pipeline.window import Window
+from schemas.errors import DataContractError, did_you_mean
+from schemas.labels import LabelSet
+from schemas.task import HeadConfig, TrainConfig
+
+Split = Literal["train", "valid", "test"]
+MISSING = -100  # the index that torch's cross-entropy ignores
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Example:
+    """One labelled record: its windows, and for each head a label index, flags, or None."""
+
+    record_id: str
+    text_hash: str
+    split: Split
+    lang: str
+    texts: tuple[str, ...]
+    windows: tuple[Window, ...]
+    targets: Mapping[str, int | tuple[int, ...] | None]
+
+
+class Labeller:
+    """Reads the labels of records; unknown ones are collected, so that one message names all."""
+
+    def __init__(self, heads: Mapping[str, HeadConfig]) -> None:
+        self._heads = heads
+        self._sets = {name: LabelSet(name, head.labels) for name, head in heads.items()}
+        self._unknown: dict[tuple[str, str], list[str]] = {}
+
+    def targets(self, prepared: Prepared) -> dict[str, int | tuple[int, ...] | None]:
+        """Targets of one record; a head whose column is empty or absent has None."""
+        return {
+            name: self._target(name, head, prepared) for name, head in self._heads.items()
+        }
+
+    def check(self) -> None:
+        """Raises what was collected.
+
+        Raises:
+            DataContractError: labels that are in no label set, each with its count and examples.
+        """
+        if not self._unknown:
+            return
+        problems = [
+            f"head {head!r}: unknown label {label!r}{did_you_mean(label, self._sets[head].labels)} "
+            f"in {len(ids)} records (for example {', '.join(ids[:_EXAMPLES])})"
+            for (head, label), ids in sorted(self._unknown.items())
+        ]
+        raise DataContractError(
+            "; ".join(problems) + "; add the labels to the task file or correct the data"
+        )
+
+    def _target(
+        self, name: str, head: HeadConfig, prepared: Prepared
+    ) -> int | tuple[int, ...] | None:
+        value = prepared.record.values.get(head.column)
+        if head.kind == "multi":
+            if value is None:
+                return None
+            chosen = {self._index(name, label, prepared) for label in _label_list(value, head)}
+            return tuple(int(index in chosen) for index in range(len(head.labels)))
+        label = "" if value is None else str(value).strip()
+        return self._index(name, label, prepared) if label else None
+
+    def _index(self, head: str, label: str, prepared: Prepared) -> int:
+        if label in self._sets[head].labels:
+            return self._sets[head].index(label)
+        self._unknown.setdefault((head, label), []).append(prepared.record.record_id)
+        return MISSING
+
+
+def _label_list(value: Any, head: HeadConfig) -> list[str]:
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [str(label).strip() for label in value]
+    text = str(value).strip()
+    if text.startswith("["):  # a JSON list inside a CSV field
+        try:
+            return [str(label).strip() for label in json.loads(text)]
+        except json.JSONDecodeError:
+            pass
+    return [part.strip() for part in text.split(head.separator) if part.strip()]
+
+
+def split_of(texts: Iterable[str], config: TrainConfig, *, has_test: bool) -> Split:
+    """Split by a hash of the text without case, spaces and punctuation.
+
+    Equal and trivially different texts fall in one split, on every machine, whatever is added to
+    the data later. With a test set of its own (`has_test`) nothing is held back for test.
+    """
+    plain = re.sub(r"[\W_]+", "", " ".join(texts).lower())
+    digest = hashlib.sha256(f"{config.seed}:{plain}".encode()).digest()
+    position = int.from_bytes(digest[:8]) / 2**64
+    test = 0.0 if has_test else config.test_fraction
+    if position < test:
+        return "test"
+    return "valid" if position < test + config.valid_fraction else "train"
+
+
+def label_matrix(examples: list[Example], head: str, config: HeadConfig) -> npt.NDArray[Any]:
+    """Targets of a head: int64 `(N,)` with MISSING, or float32 `(N, L)` with NaN where missing."""
+    if config.kind == "single":
+        return np.array(
+            [MISSING if (t := example.targets[head]) is None else t for example in examples],
+            dtype=np.int64,
+        )
+    empty = (float("nan"),) * len(config.labels)
+    rows = [empty if (t := example.targets[head]) is None else t for example in examples]
+    return np.array(rows, dtype=np.float32).reshape(len(rows), len(config.labels))
+
+
+_SCHEMA = pa.schema(
+    [
+        ("record_id", pa.string()),
+        ("text_hash", pa.string()),
+        ("split", pa.string()),
+        ("lang", pa.string()),
+        ("texts", pa.list_(pa.string())),
+        ("input_ids", pa.list_(pa.list_(pa.int32()))),
+        ("type_ids", pa.list_(pa.list_(pa.int8()))),
+        ("targets", pa.string()),
+    ]
+)
+
+
+def save_examples(examples: Iterable[Example], path: Path) -> None:
+    """Writes examples as Parquet, the form in which training workers load them."""
+    rows = [
+        {
+            "record_id": example.record_id,
+            "text_hash": example.text_hash,
+            "split": example.split,
+            "lang": example.lang,
+            "texts": list(example.texts),
+            "input_ids": [window.input_ids for window in example.windows],
+            "type_ids": [window.type_ids for window in example.windows],
+            "targets": json.dumps(example.targets, sort_keys=True),
+        }
+        for example in examples
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), path, compression="zstd")
+
+
+def load_examples(path: Path) -> list[Example]:
+    """Reads what `save_examples` wrote; windows no longer know their place in the text."""
+    return [
+        Example(
+            record_id=row["record_id"],
+            text_hash=row["text_hash"],
+            split=row["split"],
+            lang=row["lang"],
+            texts=tuple(row["texts"]),
+            windows=tuple(
+                Window(tuple(ids), tuple(types), 0, 0)
+                for ids, types in zip(row["input_ids"], row["type_ids"], strict=True)
+            ),
+            targets={
+                name: tuple(target) if isinstance(target, list) else target
+                for name, target in json.loads(row["targets"]).items()
+            },
+        )
+        for row in pq.read_table(path).to_pylist()
+    ]

@@ -1,0 +1,117 @@
+"""What a run over one partition will do: its inputs, its shards, and the name it must have."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from pipeline.survey import Survey, find_inputs, survey
+from schemas.bundle import BundleSpec
+from schemas.errors import DataContractError
+from schemas.fingerprint import digest_of
+from schemas.home import Home
+from schemas.manifest import Counters, ModelRef, PartFile, PartitionManifest, ShardManifest
+from schemas.task import TaskConfig
+
+OUTPUT_VERSION = 1  # raise it when the same input and model would give other bytes
+_SCORING_SECTIONS = ("data", "contract", "clean", "heads", "window")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A partition's run before it starts; equal fingerprints mean equal bytes."""
+
+    task: TaskConfig
+    date: dt.date
+    survey: Survey
+    model: ModelRef
+    cleaner_version: str
+
+    @property
+    def config_digest(self) -> str:
+        """Hash over the settings that can change a byte of the output."""
+        settings = self.task.model_dump(mode="json", include=set(_SCORING_SECTIONS))
+        # Where files lie does not change what is in them.
+        for key in ("incoming", "labelled", "test"):
+            del settings["data"][key]
+        return digest_of([settings, self.task.score.rows_per_shard])
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash over input bytes, model, settings and the version of what is written."""
+        return digest_of(
+            {
+                "task": self.task.name,
+                "date": self.date.isoformat(),
+                "inputs": [[file.name, file.sha256] for file in self.survey.inputs],
+                "model": self.model.model_dump(),
+                "config": self.config_digest,
+                "cleaner": self.cleaner_version,
+                "output": OUTPUT_VERSION,
+            }
+        )
+
+    @property
+    def run(self) -> str:
+        """Name of the run's folder, and `run_id` in every row."""
+        return self.fingerprint[:16]
+
+    def manifest(
+        self, done: dict[int, ShardManifest], counters: Counters
+    ) -> PartitionManifest:
+        """The partition's manifest once all shards are done."""
+        parts: tuple[tuple[PartFile, PartFile], ...] = tuple(
+            (done[shard.index].scores, done[shard.index].quarantine)
+            for shard in self.survey.shards
+        )
+        return PartitionManifest(
+            task=self.task.name,
+            date=self.date.isoformat(),
+            run=self.run,
+            fingerprint=self.fingerprint,
+            model=self.model,
+            config_digest=self.config_digest,
+            cleaner_version=self.cleaner_version,
+            inputs=self.survey.inputs,
+            counters=counters,
+            scores=tuple(scores for scores, _ in parts),
+            quarantine=tuple(quarantine for _, quarantine in parts),
+        )
+
+
+def plan_partition(
+    task: TaskConfig, date: dt.date, *, home: Home, model: ModelRef, spec: BundleSpec
+) -> Plan:
+    """Surveys a partition's input.
+
+    Raises:
+        DataContractError: there is no input, it cannot be read, or it has too few rows.
+    """
+    paths = find_inputs(task.data.incoming, home, date=date)
+    found = survey(paths, data=task.data, home=home, rows_per_shard=task.score.rows_per_shard)
+    rows = sum(file.rows for file in found.inputs)
+    if rows < task.contract.min_rows:
+        raise DataContractError(
+            f"{task.name} {date}: {rows} rows in {len(paths)} files, expected at least "
+            f"{task.contract.min_rows}; set contract.min_rows=0 if quiet days are normal"
+        )
+    return Plan(task, date, found, model, spec.cleaner_version)
+
+
+def check_reject_fraction(plan: Plan, counters: Counters) -> None:
+    """Stops a night that rejects too much, before anything of it is published.
+
+    Raises:
+        DataContractError: more rows are quarantined than the contract allows.
+    """
+    if not counters.rows_read:
+        return
+    fraction = counters.rows_quarantined / counters.rows_read
+    limit = plan.task.contract.max_reject_fraction
+    if fraction > limit:
+        reasons = ", ".join(f"{n} {name}" for name, n in counters.quarantined_by_reason.items())
+        raise DataContractError(
+            f"{plan.task.name} {plan.date}: {counters.rows_quarantined} of {counters.rows_read} "
+            f"rows rejected ({fraction:.1%}, allowed {limit:.1%}): {reasons}; nothing was "
+            f"published, mend the input or raise contract.max_reject_fraction"
+        )

@@ -1,0 +1,177 @@
+"""One partition's published state: reconcile, move into place, manifest last.
+
+Readers who start at `date=D/manifest.json` see the old run or the new one, never a mixture.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline.flow import check_conservation
+from pipeline.staging import Staging
+from schemas.errors import ArtifactError, ShardError, TransientError
+from schemas.fingerprint import digest_of_file
+from schemas.home import Home
+from schemas.manifest import (
+    Counters,
+    PartFile,
+    PartitionManifest,
+    Publication,
+    Shard,
+    ShardManifest,
+)
+
+MANIFEST_FILE = "manifest.json"
+PUBLICATIONS_FILE = "publications.jsonl"
+
+
+class Partition:
+    """Where one task's data for one date is staged, published and superseded."""
+
+    def __init__(self, home: Home, task: str, date: dt.date) -> None:
+        self.task, self.date = task, date
+        day = f"date={date.isoformat()}"
+        self.scores = home.scores(task) / day
+        self.quarantine = home.quarantine(task) / day
+        self._superseded = home.superseded(task) / day
+        self._staging = home.staging(task) / day
+
+    def current(self) -> PartitionManifest | None:
+        """The published manifest, None before the first publication.
+
+        Raises:
+            ArtifactError: there is one that cannot be read.
+        """
+        path = self.scores / MANIFEST_FILE
+        return PartitionManifest.read(path) if path.exists() else None
+
+    def staging(self, run: str) -> Staging:
+        """The staging folder of a run."""
+        return Staging(self._staging / run)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keeps a second driver off this partition; the kernel lets go when the holder dies.
+
+        Raises:
+            TransientError: another driver holds it.
+        """
+        path = self._staging.with_name(self._staging.name + ".lock")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise TransientError(
+                    f"{self.task} {self.date}: another run is scoring this partition; try later"
+                ) from None
+            yield
+
+    def reusable(self, run: str) -> PartitionManifest | None:
+        """The manifest of a run that is complete on disk, published or superseded, else None."""
+        for folder in (self.scores, self._superseded / "scores"):
+            try:
+                manifest = PartitionManifest.read(folder / f"run={run}" / MANIFEST_FILE)
+            except ArtifactError:
+                continue
+            return manifest
+        return None
+
+    def publish(
+        self,
+        manifest: PartitionManifest,
+        *,
+        keep_runs: int,
+        seconds: float = 0.0,
+        shards_scored: int = 0,
+    ) -> None:
+        """Moves a reconciled run into place and makes it the current one.
+
+        Every step can be repeated, so a run that died in here is finished by the next one.
+
+        Raises:
+            ShardError: a file is missing or altered; its shard will be scored again on retry.
+        """
+        staging, name = self.staging(manifest.run), f"run={manifest.run}"
+        for staged, kept, final, parts in (
+            (staging.quarantine, "quarantine", self.quarantine, manifest.quarantine),
+            (staging.scores, "scores", self.scores, manifest.scores),
+        ):
+            _move(staged, final / name) or _move(self._superseded / kept / name, final / name)
+            self._verify(final / name, parts, staging)
+        manifest.write(self.scores / name / MANIFEST_FILE)
+        manifest.write(self.scores / MANIFEST_FILE)
+        self._log(manifest.run, seconds=seconds, shards_scored=shards_scored)
+        self._supersede_others(manifest.run, keep_runs=keep_runs)
+        shutil.rmtree(self._staging, ignore_errors=True)
+
+    def _verify(self, folder: Path, parts: Sequence[PartFile], staging: Staging) -> None:
+        for index, part in enumerate(parts):
+            path = folder / part.name
+            if not path.is_file() or digest_of_file(path) != part.sha256:
+                staging.forget(index)
+                raise ShardError(f"{path} is missing or altered; run again to score its shard")
+
+    def _log(self, run: str, *, seconds: float, shards_scored: int) -> None:
+        now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        line = Publication(
+            run=run, published_at=now, seconds=round(seconds, 3), shards_scored=shards_scored
+        )
+        with (self.scores / PUBLICATIONS_FILE).open("a", encoding="utf-8") as file:
+            file.write(line.model_dump_json() + "\n")
+
+    def _supersede_others(self, run: str, *, keep_runs: int) -> None:
+        """Takes older runs out of readers' globs, and removes all but the newest `keep_runs`."""
+        for kept, final in (("scores", self.scores), ("quarantine", self.quarantine)):
+            target = self._superseded / kept
+            for folder in final.glob("run=*"):
+                if folder.name != f"run={run}":
+                    os.utime(folder)  # age counts from when it was superseded
+                    _move(folder, target / folder.name)
+            old = sorted(target.glob("run=*"), key=lambda path: path.stat().st_mtime_ns)
+            for folder in old[: max(0, len(old) - keep_runs)]:
+                shutil.rmtree(folder)
+
+
+def reconcile(
+    shards: Sequence[Shard], done: dict[int, ShardManifest], *, what: str
+) -> Counters:
+    """Counters of a whole partition, after making sure that every row is accounted for.
+
+    Raises:
+        ShardError: a shard is missing, or rows are not all scored or quarantined.
+    """
+    missing = [shard.index for shard in shards if shard.index not in done]
+    if missing:
+        raise ShardError(f"{what}: shards {missing[:10]} of {len(shards)} are not done; run again")
+    total = sum((done[shard.index].counters for shard in shards), start=Counters())
+    check_conservation(total, what=what)
+    expected = sum(shard.rows for shard in shards)
+    written = sum(done[shard.index].scores.rows for shard in shards)
+    rejected = sum(done[shard.index].quarantine.rows for shard in shards)
+    if not total.rows_read == expected == written + rejected:
+        raise ShardError(
+            f"{what}: the survey counted {expected} rows, {total.rows_read} were read, "
+            f"{written} + {rejected} written"
+        )
+    return total
+
+
+def _move(source: Path, target: Path) -> bool:
+    """Moves a folder if it is there; files of a target left by a run that died are replaced."""
+    if not source.exists():
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.exists():
+        source.rename(target)
+        return True
+    for path in source.iterdir():
+        path.replace(target / path.name)
+    source.rmdir()
+    return True

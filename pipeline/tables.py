@@ -1,0 +1,77 @@
+"""Scored and rejected rows as Arrow tables of the declared schemas."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.flow import Scored
+from pipeline.rows import Rejected
+from schemas.manifest import ModelRef
+from schemas.records import quarantine_schema, scores_schema
+from schemas.task import HeadConfig
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """What every row of a run has in common."""
+
+    partition_date: dt.date
+    model: ModelRef
+    cleaner_version: str
+    run_id: str
+
+
+def scores_table(
+    rows: Sequence[Scored], heads: Mapping[str, HeadConfig], lineage: Lineage
+) -> pa.Table:
+    """Scored rows in the order given, one column for each field of the scores schema."""
+    columns: dict[str, Any] = {"record_id": [row.prepared.record.record_id for row in rows]}
+    for name, head in heads.items():
+        answers = [row.answers[name] for row in rows]
+        single = head.kind == "single"
+        columns[name] = [a.labels[0] if single else list(a.labels) for a in answers]
+        columns[f"{name}_confidence"] = np.array([a.confidence for a in answers], np.float32)
+        columns[f"{name}_scores"] = [a.scores.astype(np.float32) for a in answers]
+    columns |= {
+        "decision": [row.decision for row in rows],
+        "lang": [row.prepared.lang for row in rows],
+        "n_windows": [row.n_windows for row in rows],
+        "truncated": [row.truncated for row in rows],
+        "flags": [list(row.prepared.flags) for row in rows],
+        "text_hash": [row.prepared.text_hash for row in rows],
+        "source_file": [row.prepared.record.source_file for row in rows],
+        "source_row": [row.prepared.record.source_row for row in rows],
+        "partition_date": [lineage.partition_date] * len(rows),
+        "model_name": [lineage.model.name] * len(rows),
+        "model_version": [lineage.model.version] * len(rows),
+        "model_digest": [lineage.model.digest] * len(rows),
+        "cleaner_version": [lineage.cleaner_version] * len(rows),
+        "run_id": [lineage.run_id] * len(rows),
+    }
+    return _table(columns, scores_schema(heads))
+
+
+def quarantine_table(rows: Sequence[Rejected]) -> pa.Table:
+    """Rejected rows in the order given."""
+    schema = quarantine_schema()
+    # Enum members are strings; Arrow wants exactly str.
+    columns = {
+        name: [
+            str(value) if name in {"stage", "reason"} else value
+            for value in (getattr(row, name) for row in rows)
+        ]
+        for name in schema.names
+    }
+    return _table(columns, schema)
+
+
+def _table(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    return pa.table(
+        [pa.array(columns[field.name], type=field.type) for field in schema], schema=schema
+    )

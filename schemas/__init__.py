@@ -1,0 +1,1 @@
+"""Every shape that crosses a process or storage boundary: configs, Arrow schemas, manifests, errors."""

@@ -1,0 +1,113 @@
+"""What describes a model as we ship it: `bundle.json` beside `model.onnx` and `tokenizer.json`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from schemas.errors import ArtifactError
+from schemas.fingerprint import digest_of
+from schemas.manifest import Document
+from schemas.task import TaskConfig, Variant
+
+MODEL_FILE = "model.onnx"
+TOKENIZER_FILE = "tokenizer.json"
+BUNDLE_FILE = "bundle.json"
+CARD_FILE = "card.md"
+
+
+class GateResult(Document):
+    """One measured condition; `passed` compares `value` with `threshold` as `rule` says."""
+
+    variant: Variant
+    gate: str
+    value: float
+    rule: str
+    threshold: float
+    passed: bool
+
+    def __str__(self) -> str:
+        """One line for logs and messages."""
+        verdict = "passed" if self.passed else "FAILED"
+        return f"{self.variant} {self.gate}: {self.value:.5g} {self.rule} {self.threshold:.5g} {verdict}"
+
+
+class HeadMetrics(Document):
+    """Quality of one head on `rows` held-out records; intervals are 95 % bootstrap."""
+
+    rows: Annotated[int, Field(ge=0)]
+    accuracy: float
+    accuracy_interval: tuple[float, float]
+    macro_f1: float
+    macro_f1_interval: tuple[float, float]
+    expected_calibration_error: float
+    majority_accuracy: float
+
+
+class Host(Document):
+    """What of a host decides whether quantized scores are trusted there."""
+
+    cpu_features: tuple[str, ...]
+    onnxruntime: str
+
+
+class BundleSpec(Document):
+    """Everything but the weights: label order, thresholds, temperatures, cleaner, digests, gates."""
+
+    task: TaskConfig
+    label_digests: dict[str, str]
+    temperatures: dict[str, float]
+    cleaner_version: str
+    special_tokens: tuple[str, ...]
+    variant: Variant
+    files: dict[str, str]
+    backbone: str
+    training_run: str
+    data_digest: str
+    metrics: dict[str, HeadMetrics]
+    gates: tuple[GateResult, ...]
+    host: Host
+
+    @property
+    def digest(self) -> str:
+        """Hash over all that can change a score: weights, tokenizer, labels, text steps."""
+        return digest_of(
+            {
+                "files": self.files,
+                "labels": self.label_digests,
+                "temperatures": self.temperatures,
+                "cleaner": self.cleaner_version,
+                "window": self.task.window.model_dump(mode="json"),
+                "text_columns": list(self.task.data.text_columns),
+            }
+        )
+
+    def check_fits(self, task: TaskConfig) -> None:
+        """Makes sure that this model answers the questions the task asks, in the same label order.
+
+        Raises:
+            ArtifactError: a head is missing or its labels differ in name or order.
+        """
+        if list(self.label_digests) != list(task.heads):
+            raise ArtifactError(
+                f"the model has heads {list(self.label_digests)}, task {task.name!r} has "
+                f"{list(task.heads)}; train again, or restore the task file's heads"
+            )
+        for name, labels in task.label_sets.items():
+            if self.label_digests[name] != labels.digest:
+                raise ArtifactError(
+                    f"head {name!r}: labels of the model and of task {task.name!r} differ in name "
+                    f"or order; train again, or restore the task file's labels"
+                )
+        for section in ("clean", "window"):
+            if getattr(self.task, section) != getattr(task, section):
+                raise ArtifactError(
+                    f"section {section!r} of task {task.name!r} is not what the model was trained "
+                    f"with; train again, or restore it"
+                )
+        if self.task.data.text_columns != task.data.text_columns:
+            raise ArtifactError(
+                f"the model reads columns {list(self.task.data.text_columns)}, task "
+                f"{task.name!r} has {list(task.data.text_columns)}; train again, or restore them"
+            )

@@ -1,0 +1,178 @@
+"""Manifests: small JSON documents whose existence means that what they name is complete."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from schemas.errors import ArtifactError
+
+Count = Annotated[int, Field(ge=0)]
+FileFormat = Literal["csv", "tsv", "jsonl", "parquet"]
+
+
+class Document(BaseModel):
+    """Base of all manifests: frozen, strict about its keys, written in one step."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def write(self, path: Path) -> None:
+        """Writes the document so that a reader sees the old one or the new one, never a half."""
+        write_atomically(path, (self.model_dump_json(indent=2) + "\n").encode())
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Loads a document.
+
+        Raises:
+            ArtifactError: it is missing, or not of this shape.
+        """
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            raise ArtifactError(f"{path} does not exist") from None
+        except ValidationError as error:
+            raise ArtifactError(f"{path} is not a {cls.__name__}: {error}") from error
+
+
+DocumentT = TypeVar("DocumentT", bound=Document)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Writes `content` under a temporary name, syncs it, and renames it into place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes renames inside a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class InputFile(Document):
+    """One file of a partition as it was when it was surveyed.
+
+    `name` is the path as rows carry it: relative to the home where it lies inside.
+    """
+
+    name: str
+    path: str
+    format: FileFormat
+    bytes: Count
+    rows: Count
+    sha256: str
+
+
+class Shard(Document):
+    """A bounded piece of one input file: the unit of work and of resume.
+
+    `start` and `stop` are byte offsets for text files and row numbers for Parquet. `first_row`
+    is the number of its first row within the file. `duplicate_rows` are row numbers whose id was
+    already seen earlier in the partition; only the survey, which sees all rows, can know them.
+    """
+
+    index: Count
+    name: str
+    path: str
+    format: FileFormat
+    start: Count
+    stop: Count
+    first_row: Count
+    rows: Count
+    duplicate_rows: tuple[int, ...] = ()
+
+
+class PartFile(Document):
+    """A file a shard wrote, with what a reader needs to trust it."""
+
+    name: str
+    rows: Count
+    sha256: str
+
+
+class Counters(Document):
+    """What became of a shard's or a partition's rows; the conservation law is checked on it."""
+
+    rows_read: Count = 0
+    rows_scored: Count = 0
+    rows_quarantined: Count = 0
+    rows_to_review: Count = 0
+    windows_made: Count = 0
+    windows_aggregated: Count = 0
+    texts_inferred: Count = 0
+    tokens_inferred: Count = 0
+    quarantined_by_reason: dict[str, int] = {}
+    cleaned: dict[str, int] = {}
+    warned: dict[str, int] = {}
+
+    def __add__(self, other: Counters) -> Counters:
+        """Field-wise sum; mappings are summed by key."""
+        total = {}
+        for name in type(self).model_fields:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if isinstance(mine, dict):
+                keys = sorted(mine.keys() | theirs.keys())
+                total[name] = {key: mine.get(key, 0) + theirs.get(key, 0) for key in keys}
+            else:
+                total[name] = mine + theirs
+        return Counters(**total)
+
+
+class ShardManifest(Document):
+    """Written after a shard's files: the shard is done, and this is what it gave."""
+
+    shard: Shard
+    counters: Counters
+    scores: PartFile
+    quarantine: PartFile
+
+
+class ModelRef(Document):
+    """The exact model that scored: registry name and version, and the bundle's digest."""
+
+    name: str
+    version: str
+    digest: str
+
+
+class PartitionManifest(Document):
+    """The published state of one task's data for one date; readers start here.
+
+    `run` names the folder, beside the manifest, that holds the files. It is derived from
+    `fingerprint`, so a rerun over the same input, model and settings has the same one, and nothing
+    in here depends on when or where the run was made.
+    """
+
+    task: str
+    date: str
+    run: str
+    fingerprint: str
+    model: ModelRef
+    config_digest: str
+    cleaner_version: str
+    inputs: tuple[InputFile, ...]
+    counters: Counters
+    scores: tuple[PartFile, ...]
+    quarantine: tuple[PartFile, ...]
+
+
+class Publication(Document):
+    """One line of a partition's `publications.jsonl`: when which run became the current one."""
+
+    run: str
+    published_at: str
+    seconds: float
+    shards_scored: Count

@@ -1,0 +1,64 @@
+"""Arrow schemas of what Nightmill writes. They are explicit, never inferred from data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from schemas.task import HeadConfig
+
+
+def quarantine_schema() -> pa.Schema:
+    """Rejected rows: where each came from, the stage and reason, and its raw bytes."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("record_id", pa.string()),
+            pa.field("source_file", pa.string(), nullable=False),
+            pa.field("source_row", pa.int64(), nullable=False),
+            pa.field("stage", pa.string(), nullable=False),
+            pa.field("reason", pa.string(), nullable=False),
+            pa.field("detail", pa.string(), nullable=False),
+            pa.field("raw", pa.binary(), nullable=False),
+        ]
+    )
+
+
+def scores_schema(heads: Mapping[str, HeadConfig]) -> pa.Schema:
+    """Scored rows: the answers of every head, the decision, and the lineage of the row.
+
+    A `single` head gives `H` (its label), `H_confidence` and `H_scores` (a probability for each
+    label, in label order); a `multi` head gives `H` (a list of labels) and the same two.
+    """
+    import pyarrow as pa
+
+    fields = [pa.field("record_id", pa.string(), nullable=False)]
+    for name, head in heads.items():
+        label = pa.string() if head.kind == "single" else pa.list_(pa.string())
+        fields += [
+            pa.field(name, label, nullable=False),
+            pa.field(f"{name}_confidence", pa.float32(), nullable=False),
+            pa.field(f"{name}_scores", pa.list_(pa.float32()), nullable=False),
+        ]
+    fields += [
+        pa.field("decision", pa.string(), nullable=False),
+        pa.field("lang", pa.string(), nullable=False),
+        pa.field("n_windows", pa.int32(), nullable=False),
+        pa.field("truncated", pa.bool_(), nullable=False),
+        pa.field("flags", pa.list_(pa.string()), nullable=False),
+        pa.field("text_hash", pa.string(), nullable=False),
+        pa.field("source_file", pa.string(), nullable=False),
+        pa.field("source_row", pa.int64(), nullable=False),
+        pa.field("partition_date", pa.date32(), nullable=False),
+        pa.field("model_name", pa.string(), nullable=False),
+        pa.field("model_version", pa.string(), nullable=False),
+        pa.field("model_digest", pa.string(), nullable=False),
+        pa.field("cleaner_version", pa.string(), nullable=False),
+        pa.field("run_id", pa.string(), nullable=False),
+    ]
+    return pa.schema(fields)

@@ -1,0 +1,81 @@
+"""What the steps of a training run leave for the next one; a file's existence means success."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schemas.errors import ArtifactError
+from schemas.home import Home
+from schemas.manifest import Document
+
+
+class Finetuned(Document):
+    """`finetune.json`: the checkpoint is complete, and this is how it was made."""
+
+    run: str
+    fingerprint: str
+    mlflow_run_id: str
+    data_digest: str
+    cleaner_version: str
+    special_tokens: tuple[str, ...]
+    pad_id: int
+    rows: dict[str, int]
+    rejected: dict[str, int]
+    epochs: int
+    best_epoch: int
+    valid_macro_f1: float
+    seconds: float
+
+
+class Registered(Document):
+    """`registered.json`: the bundle is this version of this registered model."""
+
+    name: str
+    version: str
+    digest: str
+
+
+class TrainingRun:
+    """The folder of one training run and the files its steps leave there."""
+
+    def __init__(self, home: Home, task: str, run: str) -> None:
+        self.name = run
+        self.folder = home.models(task) / run
+
+    @property
+    def examples(self) -> Path:
+        """Prepared labelled records."""
+        return self.folder / "examples.parquet"
+
+    @property
+    def tokenizer(self) -> Path:
+        """The backbone's tokenizer."""
+        return self.folder / "tokenizer.json"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The fine-tuned model in PyTorch's form."""
+        return self.folder / "checkpoint"
+
+    @property
+    def bundle(self) -> Path:
+        """The model as it ships."""
+        return self.folder / "bundle"
+
+    @property
+    def page(self) -> Path:
+        """Plots and tables for people."""
+        return self.folder / "page"
+
+    def finetuned(self) -> Finetuned:
+        """What the step `finetune` left.
+
+        Raises:
+            ArtifactError: it has not run, or not to its end.
+        """
+        path = self.folder / "finetune.json"
+        if not path.exists():
+            raise ArtifactError(
+                f"training run {self.name!r} is not fine-tuned; run `nightmill finetune` first"
+            )
+        return Finetuned.read(path)
