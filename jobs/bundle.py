@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,8 +21,10 @@ from schemas.bundle import BUNDLE_FILE, BundleSpec
 from schemas.errors import ConfigError
 from schemas.load import load_task
 from schemas.manifest import write_atomically
-from schemas.task import TaskConfig
 from schemas.training import Finetuned, TrainingRun
+
+if TYPE_CHECKING:
+    from schemas.task import TaskConfig
 
 log = logging.getLogger(__name__)
 

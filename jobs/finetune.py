@@ -6,9 +6,10 @@ import json
 import logging
 import shutil
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import pyarrow.parquet as pq
 
 from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
 from pipeline.engines.registry import Registry
@@ -20,8 +21,10 @@ from pipeline.tables import quarantine_table
 from schemas.errors import ArtifactError
 from schemas.fingerprint import digest_of
 from schemas.load import load_task
-from schemas.task import TaskConfig
 from schemas.training import Finetuned, TrainingRun
+
+if TYPE_CHECKING:
+    from schemas.task import TaskConfig
 
 log = logging.getLogger(__name__)
 _TRAINING_SECTIONS = ("data", "contract", "clean", "heads", "window", "train")
@@ -129,8 +132,6 @@ def _already_done(place: TrainingRun, fingerprint: str) -> Finetuned | None:
 
 
 def _keep(place: TrainingRun, data: LabelledData) -> None:
-    import pyarrow.parquet as pq
-
     save_examples(data.examples, place.examples)
     pq.write_table(quarantine_table(data.rejected), place.folder / "quarantine.parquet")
 
@@ -139,7 +140,7 @@ def _train(
     config: TaskConfig, place: TrainingRun, *, pad_id: int, fingerprint: str
 ) -> dict[str, Any]:
     """Runs the training workers; answers the progress that rank 0 left."""
-    from jobs.training import run_training
+    from jobs.training import run_training  # noqa: PLC0415 - Ray, seconds to import
 
     run_training(config, place, pad_id=pad_id, fingerprint=fingerprint)
     progress: dict[str, Any] = json.loads((place.folder / "progress.json").read_text())
@@ -153,10 +154,9 @@ def _flat(config: TaskConfig) -> dict[str, Any]:
     def walk(prefix: str, value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             return {prefix: value}
-        found = {}
+        found: dict[str, Any] = {}
         for key, inner in value.items():
             found |= walk(f"{prefix}.{key}" if prefix else key, inner)
         return found
 
     return walk("", config.model_dump(mode="json"))
-

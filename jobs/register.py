@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,8 +12,10 @@ from pipeline.bundle import load_spec
 from pipeline.engines.registry import CHALLENGER, Registry
 from schemas.errors import ConfigError
 from schemas.load import load_task
-from schemas.task import TaskConfig
 from schemas.training import Finetuned, Registered, TrainingRun
+
+if TYPE_CHECKING:
+    from schemas.task import TaskConfig
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,10 @@ from pipeline.bundle import load_spec
 from pipeline.engines.host import usable_cpus
 from pipeline.engines.registry import Registry
 from pipeline.plan import Plan, check_reject_fraction, plan_partition
-from pipeline.publish import Partition, reconcile
+from pipeline.publish import MANIFEST_FILE, Effort, Partition, reconcile
 from schemas.errors import NightmillError, ShardError
 from schemas.load import load_task
-from schemas.manifest import PartitionManifest
+from schemas.manifest import PartitionManifest, Shard
 from schemas.partition import date_range, parse_date
 from schemas.task import TaskConfig
 
@@ -109,38 +109,41 @@ class _Run:
         self.current = partition.current()
         self.reusable = partition.reusable(plan.run)
         self.finished = self.staging.finished(plan.survey.shards)
-        self.started = time.monotonic()
+        self.todo = () if self.reusable else self._unfinished()
+        self.worker_seconds = 0.0
+        self.workers = 0
+        self._started = time.monotonic()
 
     @property
     def label(self) -> str:
         return f"{self.plan.task.name} {self.plan.date}"
 
-    @property
-    def missing(self) -> list[Any]:
-        """Shards still to be scored; none when the run is already complete on disk."""
-        if self.reusable is not None:
-            return []
-        return [s for s in self.plan.survey.shards if s.index not in self.finished]
+    def _unfinished(self) -> tuple[Shard, ...]:
+        return tuple(s for s in self.plan.survey.shards if s.index not in self.finished)
 
     def publish(self) -> dict[str, Any]:
         """Publishes what is complete; answers the partition's line of the job's result."""
-        scored = len(self.missing)
-        if self.reusable is not None:
-            if self.current is not None and self.current.run == self.plan.run:
-                log.info("%s: run %s is already published, no inference", self.label, self.plan.run)
-                return self._summary(self.current, reused=True)
-            manifest = self.reusable
-            log.info("%s: run %s is complete on disk, no inference", self.label, self.plan.run)
-        else:
+        if self.reusable is None:
             done = self.staging.finished(self.plan.survey.shards)
             counters = reconcile(self.plan.survey.shards, done, what=self.label)
             check_reject_fraction(self.plan, counters)
-            manifest = self.plan.manifest(done, counters)
+            return self._put(self.plan.manifest(done, counters))
+        if self.current is not None and self.current.run == self.plan.run:
+            log.info("%s: run %s is already published, no inference", self.label, self.plan.run)
+            return self._summary(self.current)
+        log.info("%s: run %s is complete on disk, no inference", self.label, self.plan.run)
+        return self._put(self.reusable)
+
+    def _put(self, manifest: PartitionManifest) -> dict[str, Any]:
+        effort = Effort(
+            seconds=round(time.monotonic() - self._started, 3),
+            shards_scored=len(self.todo),
+            rows_scored=sum(shard.rows for shard in self.todo),
+            worker_seconds=round(self.worker_seconds, 3),
+            workers=self.workers,
+        )
         self.partition.publish(
-            manifest,
-            keep_runs=self.plan.task.score.keep_runs,
-            seconds=time.monotonic() - self.started,
-            shards_scored=scored,
+            manifest, keep_runs=self.plan.task.score.keep_runs, effort=effort
         )
         counters = manifest.counters
         log.info(
@@ -148,18 +151,18 @@ class _Run:
             self.label, manifest.run, counters.rows_read, counters.rows_scored,
             counters.rows_quarantined, counters.rows_to_review,
         )  # fmt: skip
-        return self._summary(manifest, reused=self.reusable is not None)
+        return self._summary(manifest)
 
-    def _summary(self, manifest: PartitionManifest, *, reused: bool) -> dict[str, Any]:
+    def _summary(self, manifest: PartitionManifest) -> dict[str, Any]:
         counters = manifest.counters
         return {
             "run": manifest.run,
-            "manifest": str(self.partition.scores / "manifest.json"),
+            "manifest": str(self.partition.scores / MANIFEST_FILE),
             "rows_read": counters.rows_read,
             "rows_scored": counters.rows_scored,
             "rows_quarantined": counters.rows_quarantined,
             "rows_to_review": counters.rows_to_review,
-            "reused": reused,
+            "reused": self.reusable is not None,
         }
 
 
@@ -170,7 +173,7 @@ def _infer(
 
     Failed shards become one ShardError at the end of `failures`; the others are kept.
     """
-    missing = [(run, shard) for run in runs for shard in run.missing]
+    missing = [(run, shard) for run in runs for shard in run.todo]
     if not missing:
         return
     from jobs.ray_session import ray_session
@@ -185,6 +188,9 @@ def _infer(
     workers = min(config.score.workers or usable_cpus(), len(work))
     progress = Progress(rows=sum(shard.rows for _, shard in missing))
     errors = []
+    by_run = {run.plan.run: run for run in runs}
+    for run in runs:
+        run.workers = workers
     plan = runs[0].plan
     with ray_session(cpus=workers):
         try:
@@ -192,6 +198,7 @@ def _infer(
                 work, bundle=bundle, task=config, model=plan.model,
                 cleaner_version=plan.cleaner_version, workers=workers,
             ):  # fmt: skip
+                by_run[result["run"]].worker_seconds += result["seconds"]
                 if result["error"]:
                     errors.append(f"run {result['run']} shard {result['index']}: {result['error']}")
                 else:

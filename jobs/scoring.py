@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,12 +66,13 @@ class ShardWorker:
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         """Scores one shard into staging; answers its manifest, or what went wrong with it."""
         work = ShardTask.from_row(row)
+        answer = {"run": work.run, "index": work.shard.index, "manifest": "", "error": ""}
+        started = time.perf_counter()
         try:
-            manifest = self.score(work)
+            answer["manifest"] = self.score(work)
         except Exception as error:  # noqa: BLE001 - one shard's failure must not end the others
-            kind = type(error).__name__
-            return {"run": work.run, "index": work.shard.index, "error": f"{kind}: {error}"}
-        return {"run": work.run, "index": work.shard.index, "error": "", "manifest": manifest}
+            answer["error"] = f"{type(error).__name__}: {error}"
+        return answer | {"seconds": time.perf_counter() - started}
 
     def score(self, work: ShardTask) -> str:
         """Scores one shard and answers its manifest as JSON."""

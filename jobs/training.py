@@ -6,8 +6,9 @@ import json
 import logging
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray.train
 import torch
@@ -15,6 +16,7 @@ from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, Sc
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from jobs.logs import configure_logging
+from jobs.follow import following
 from jobs.ray_session import ray_session
 from pipeline.engines.host import usable_cpus
 from pipeline.heads import head_slices
@@ -25,16 +27,17 @@ from schemas import errors
 from schemas.errors import NightmillError, ShardError
 from schemas.manifest import write_atomically
 from schemas.task import TaskConfig
-from schemas.training import TrainingRun
+
+if TYPE_CHECKING:
+    from schemas.training import TrainingRun
 
 log = logging.getLogger(__name__)
 
 _STATE_FILE = "state.pt"
+EPOCHS_FILE = "epochs.jsonl"
 
 
-def run_training(
-    config: TaskConfig, place: TrainingRun, *, pad_id: int, fingerprint: str
-) -> None:
+def run_training(config: TaskConfig, place: TrainingRun, *, pad_id: int, fingerprint: str) -> None:
     """Fine-tunes in `train.workers` processes and leaves `checkpoint/` and `progress.json`.
 
     A worker that dies is started again and goes on from the last epoch.
@@ -52,7 +55,7 @@ def run_training(
         "threads": config.train.threads_per_worker or max(1, usable_cpus() // workers),
         "pad_id": pad_id,
     }
-    with ray_session(cpus=workers):
+    with ray_session(cpus=workers), following(place.folder / EPOCHS_FILE):
         trainer = TorchTrainer(
             _worker,
             train_loop_config=work,
@@ -97,20 +100,18 @@ def _train(config: TaskConfig, folder: Path, work: dict[str, Any]) -> None:
     valid = [example for example in examples if example.split == "valid"]
     heads = head_slices(config.heads)
     model = new_classifier(config.train, heads)
-    recipe = choose_recipe(
-        config.train, n_train=len(train), hidden_size=int(model.encoder.config.hidden_size)
-    )
+    recipe = choose_recipe(config.train, n_train=len(train), hidden_size=model.heads.in_features)
     log.info("recipe: %d epochs at %g (%s)", recipe.epochs, recipe.learning_rate, recipe.why)
     progress = fit(
         model, train=train, valid=valid, heads=heads, config=config.train, recipe=recipe,
-        pad_id=work["pad_id"], resume=_last_state(), on_epoch=_report,
+        pad_id=work["pad_id"], resume=_last_state(), on_epoch=partial(_report, folder),
     )  # fmt: skip
     if ray.train.get_context().get_world_rank() == 0:
         save_checkpoint(model, folder / "checkpoint", tokenizer=folder / "tokenizer.json")
         write_atomically(folder / "progress.json", json.dumps(progress.__dict__).encode())
 
 
-def _report(progress: Progress, state: dict[str, Any], is_best: bool) -> None:
+def _report(run: Path, progress: Progress, state: dict[str, Any], is_best: bool) -> None:
     """Hands Ray Train the state after an epoch; every rank reports, rank 0 with the checkpoint."""
     metrics = progress.history[-1] | {"is_best": is_best}
     with tempfile.TemporaryDirectory() as folder:
@@ -118,6 +119,8 @@ def _report(progress: Progress, state: dict[str, Any], is_best: bool) -> None:
         if ray.train.get_context().get_world_rank() == 0:
             torch.save(state, Path(folder) / _STATE_FILE)
             checkpoint = Checkpoint.from_directory(folder)
+            with (run / EPOCHS_FILE).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(metrics) + "\n")
         ray.train.report(metrics, checkpoint=checkpoint)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.window import Window
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipeline.window import Window
 
 
 def window_inputs(

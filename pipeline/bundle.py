@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.clean import Cleaner
 from pipeline.engines.language_id import detect_language
@@ -14,7 +14,11 @@ from pipeline.validate import Validator
 from schemas.bundle import BUNDLE_FILE, MODEL_FILE, TOKENIZER_FILE, BundleSpec
 from schemas.errors import ArtifactError
 from schemas.fingerprint import digest_of_file
-from schemas.task import TaskConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from schemas.task import TaskConfig
 
 
 def load_spec(folder: Path) -> BundleSpec:
@@ -36,7 +40,7 @@ def load_spec(folder: Path) -> BundleSpec:
 
 
 def text_flow(task: TaskConfig, tokenizer: BackboneTokenizer) -> TextFlow:
-    """validate -> clean -> window for a task; training and scoring both take it from here."""
+    """The steps from validate to window; training and scoring both take them from here."""
     return TextFlow(
         Validator(task.data, task.contract),
         Cleaner(task.clean, special_tokens=tokenizer.special_tokens),

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.clean import Cleaner
 from pipeline.heads import Answer, Decision, HeadSlice, answer, decide
 from pipeline.rows import RawRow, Record, Rejected
-from pipeline.validate import Validator
 from pipeline.window import Tokens, Window, Windows, WindowTemplate, make_windows
 from schemas.errors import ShardError
 from schemas.manifest import Counters
 from schemas.reasons import Reason, Stage
-from schemas.task import WindowConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from pipeline.clean import Cleaner
+    from pipeline.validate import Validator
+    from schemas.task import WindowConfig
 
 
 class Tokenizer(Protocol):
@@ -178,13 +181,16 @@ class ScoringFlow:
         tally["windows_made"] += len(windows.windows)
         tally["tokens_inferred"] += int(n_tokens.sum())
         logits = self._encoder.logits(windows.windows).astype(np.float64)
+        if len(logits) != len(windows.windows):
+            raise ShardError(
+                f"record {item.record.record_id}: {len(windows.windows)} windows made, but the "
+                f"model answered {len(logits)}"
+            )
         tally["windows_aggregated"] += len(logits)
         if not np.isfinite(logits).all():
             return _Inferred({}, "review", len(logits), windows.truncated)
         answers = {head.name: answer(logits, n_tokens, head) for head in self._heads}
-        return _Inferred(
-            answers, decide(answers, self._heads), len(logits), windows.truncated
-        )
+        return _Inferred(answers, decide(answers, self._heads), len(logits), windows.truncated)
 
     def _keep(self, outcome: Outcome, item: Prepared, inferred: _Inferred) -> None:
         if inferred.answers:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from schemas.task import HeadConfig
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from schemas.task import HeadConfig
 
 Array = npt.NDArray[np.float64]
 Decision = Literal["auto", "review"]

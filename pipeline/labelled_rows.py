@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.bundle import text_flow
-from pipeline.engines.tokenizer import BackboneTokenizer
-from pipeline.flow import Prepared, TextFlow
 from pipeline.model.labelled import Example, Labeller, split_of
 from pipeline.read import read_shard
 from pipeline.rows import Rejected
 from pipeline.survey import Survey, find_inputs, survey
 from schemas.errors import ConfigError, DataContractError
 from schemas.fingerprint import digest_of
-from schemas.home import Home
-from schemas.task import TaskConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pipeline.engines.tokenizer import BackboneTokenizer
+    from pipeline.flow import Prepared, TextFlow
+    from schemas.home import Home
+    from schemas.task import TaskConfig
 
 _ROWS_PER_SHARD = 100_000
 
@@ -109,9 +113,7 @@ def _examples(
             record_id=item.record.record_id,
             text_hash=item.text_hash,
             split=(
-                "test"
-                if has_test is None
-                else split_of(item.texts, task.train, has_test=has_test)
+                "test" if has_test is None else split_of(item.texts, task.train, has_test=has_test)
             ),
             lang=item.lang,
             texts=item.texts,

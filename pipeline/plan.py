@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pipeline.survey import Survey, find_inputs, survey
-from schemas.bundle import BundleSpec
 from schemas.errors import DataContractError
 from schemas.fingerprint import digest_of
-from schemas.home import Home
 from schemas.manifest import Counters, ModelRef, PartFile, PartitionManifest, ShardManifest
-from schemas.task import TaskConfig
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from schemas.bundle import BundleSpec
+    from schemas.home import Home
+    from schemas.task import TaskConfig
 
 OUTPUT_VERSION = 1  # raise it when the same input and model would give other bytes
 _SCORING_SECTIONS = ("data", "contract", "clean", "heads", "window")
@@ -32,7 +36,7 @@ class Plan:
         """Hash over the settings that can change a byte of the output."""
         settings = self.task.model_dump(mode="json", include=set(_SCORING_SECTIONS))
         # Where files lie does not change what is in them.
-        for key in ("incoming", "labelled", "test"):
+        for key in ("incoming", "labelled", "test", "outcomes"):
             del settings["data"][key]
         return digest_of([settings, self.task.score.rows_per_shard])
 
@@ -56,13 +60,10 @@ class Plan:
         """Name of the run's folder, and `run_id` in every row."""
         return self.fingerprint[:16]
 
-    def manifest(
-        self, done: dict[int, ShardManifest], counters: Counters
-    ) -> PartitionManifest:
+    def manifest(self, done: dict[int, ShardManifest], counters: Counters) -> PartitionManifest:
         """The partition's manifest once all shards are done."""
         parts: tuple[tuple[PartFile, PartFile], ...] = tuple(
-            (done[shard.index].scores, done[shard.index].quarantine)
-            for shard in self.survey.shards
+            (done[shard.index].scores, done[shard.index].quarantine) for shard in self.survey.shards
         )
         return PartitionManifest(
             task=self.task.name,

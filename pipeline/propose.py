@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.read import read_shard
 from pipeline.rows import RawRow
 from pipeline.survey import survey
 from pipeline.validate import cell_text
 from schemas.errors import ConfigError, DataContractError, did_you_mean
-from schemas.home import Home
-from schemas.manifest import Shard
 from schemas.task import DataConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from schemas.home import Home
+    from schemas.manifest import Shard
 
 _MAX_LABELS = 1000
 _ID_NAMES = ("id", "record_id", "uuid", "key")
@@ -48,7 +51,7 @@ def propose_task(
     if not rows:
         raise DataContractError(f"{path}: no row could be read")
     _require(path, rows[0], [*text, *labels])
-    heads = {_head_name(column): _head(column, rows) for column in labels}
+    heads = _heads(labels, rows)
     id_column = _id_column(rows, exclude={*text, *labels})
     task: dict[str, Any] = {
         "name": name,
@@ -79,6 +82,18 @@ def _require(path: Path, row: Mapping[str, Any], columns: Sequence[str]) -> None
                 f"{path} has no column {column!r}{did_you_mean(column, row)}; "
                 f"it has {', '.join(row)}"
             )
+
+
+def _heads(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    named: dict[str, str] = {}
+    for column in columns:
+        other = named.setdefault(_head_name(column), column)
+        if other != column:
+            raise ConfigError(
+                f"label columns {other!r} and {column!r} would both be head "
+                f"{_head_name(column)!r}; rename one"
+            )
+    return {name: _head(column, rows) for name, column in named.items()}
 
 
 def _head(column: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -149,11 +164,7 @@ def _describe(
         f"ids: column {id_column!r}" if id_column else "ids: none found, file and row are used",
     ]
     for name, head in heads.items():
-        values = Counter(
-            part
-            for row in rows
-            for part in _parts(row.get(head["column"]), head)
-        )
+        values = Counter(part for row in rows for part in _parts(row.get(head["column"]), head))
         (most, top), *_, (least, low) = values.most_common()
         lines.append(
             f"head {name}: {head['kind']}, {len(head['labels'])} labels, "

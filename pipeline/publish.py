@@ -9,15 +9,14 @@ import datetime as dt
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from pipeline.flow import check_conservation
 from pipeline.staging import Staging
 from schemas.errors import ArtifactError, ShardError, TransientError
 from schemas.fingerprint import digest_of_file
-from schemas.home import Home
 from schemas.manifest import (
     Counters,
     PartFile,
@@ -27,8 +26,25 @@ from schemas.manifest import (
     ShardManifest,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from schemas.home import Home
+
 MANIFEST_FILE = "manifest.json"
 PUBLICATIONS_FILE = "publications.jsonl"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a run cost: the driver's seconds, and the workers' seconds on its shards."""
+
+    seconds: float = 0.0
+    shards_scored: int = 0
+    rows_scored: int = 0
+    worker_seconds: float = 0.0
+    workers: int = 0
 
 
 class Partition:
@@ -88,8 +104,7 @@ class Partition:
         manifest: PartitionManifest,
         *,
         keep_runs: int,
-        seconds: float = 0.0,
-        shards_scored: int = 0,
+        effort: Effort | None = None,
     ) -> None:
         """Moves a reconciled run into place and makes it the current one.
 
@@ -107,7 +122,7 @@ class Partition:
             self._verify(final / name, parts, staging)
         manifest.write(self.scores / name / MANIFEST_FILE)
         manifest.write(self.scores / MANIFEST_FILE)
-        self._log(manifest.run, seconds=seconds, shards_scored=shards_scored)
+        self._log(manifest.run, effort or Effort())
         self._supersede_others(manifest.run, keep_runs=keep_runs)
         shutil.rmtree(self._staging, ignore_errors=True)
 
@@ -116,15 +131,27 @@ class Partition:
             path = folder / part.name
             if not path.is_file() or digest_of_file(path) != part.sha256:
                 staging.forget(index)
+                self._forget_run(folder.name)
                 raise ShardError(f"{path} is missing or altered; run again to score its shard")
 
-    def _log(self, run: str, *, seconds: float, shards_scored: int) -> None:
+    def _forget_run(self, name: str) -> None:
+        """Makes a damaged run count as not complete, or each retry would reuse it and fail."""
+        for scores in (self.scores, self._superseded / "scores"):
+            (scores / name / MANIFEST_FILE).unlink(missing_ok=True)
+
+    def _log(self, run: str, effort: Effort) -> None:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        line = Publication(
-            run=run, published_at=now, seconds=round(seconds, 3), shards_scored=shards_scored
-        )
+        line = Publication(run=run, published_at=now, **asdict(effort))
         with (self.scores / PUBLICATIONS_FILE).open("a", encoding="utf-8") as file:
             file.write(line.model_dump_json() + "\n")
+
+    def publications(self) -> tuple[Publication, ...]:
+        """When which run became the current one, oldest first."""
+        path = self.scores / PUBLICATIONS_FILE
+        if not path.exists():
+            return ()
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return tuple(Publication.model_validate_json(line) for line in lines)
 
     def _supersede_others(self, run: str, *, keep_runs: int) -> None:
         """Takes older runs out of readers' globs, and removes all but the newest `keep_runs`."""
@@ -139,9 +166,7 @@ class Partition:
                 shutil.rmtree(folder)
 
 
-def reconcile(
-    shards: Sequence[Shard], done: dict[int, ShardManifest], *, what: str
-) -> Counters:
+def reconcile(shards: Sequence[Shard], done: dict[int, ShardManifest], *, what: str) -> Counters:
     """Counters of a whole partition, after making sure that every row is accounted for.
 
     Raises:

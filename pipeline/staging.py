@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +11,10 @@ import pyarrow.parquet as pq
 from schemas.errors import ArtifactError
 from schemas.fingerprint import digest_of_file
 from schemas.manifest import Counters, PartFile, Shard, ShardManifest, sync_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 
 class Staging:

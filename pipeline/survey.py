@@ -91,7 +91,7 @@ def survey(paths: Iterable[Path], *, data: DataConfig, home: Home, rows_per_shar
         found, cuts = _survey_file(path, data, home=home, seen=seen, rows_per_shard=rows_per_shard)
         inputs.append(found)
         for cut in cuts:
-            shards.append(cut.shard(len(shards), found))
+            shards.append(cut.shard(len(shards), found, path=path))
     return Survey(tuple(inputs), tuple(shards))
 
 
@@ -143,11 +143,11 @@ class _Cut:
     rows: int
     duplicates: list[int]
 
-    def shard(self, index: int, file: InputFile) -> Shard:
+    def shard(self, index: int, file: InputFile, *, path: Path) -> Shard:
         return Shard(
             index=index,
             name=file.name,
-            path=file.path,
+            path=str(path),
             format=file.format,
             start=self.start,
             stop=self.stop,
@@ -191,7 +191,6 @@ def _survey_file(
             digest = hashing.digest.hexdigest()
     return InputFile(
         name=name,
-        path=str(path),
         format=kind,
         bytes=path.stat().st_size,
         rows=sum(cut.rows for cut in cuts),

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from pipeline.flow import Scored
-from pipeline.rows import Rejected
-from schemas.manifest import ModelRef
 from schemas.records import quarantine_schema, scores_schema
-from schemas.task import HeadConfig
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Mapping, Sequence
+
+    from pipeline.flow import Scored
+    from pipeline.rows import Rejected
+    from schemas.manifest import ModelRef
+    from schemas.task import HeadConfig
 
 
 @dataclass(frozen=True)

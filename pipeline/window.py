@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import regex
 
 from schemas.errors import ConfigError
-from schemas.task import WindowConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from schemas.task import WindowConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +68,20 @@ def make_windows(
 ) -> Windows:
     """Windows of a record: the last part is cut, the part before it is repeated in each.
 
-    Every body token is in at least one window, and neighbours share `stride_tokens` tokens. A cut
-    never splits a grapheme. A repeated head takes at most half of a window.
+    Every body token is in at least one window, and neighbours share `stride_tokens` tokens, fewer
+    where a grapheme stands in the way: a cut never splits one that fits into a window. A repeated
+    head takes at most half of a window, or what a short body leaves.
 
     Raises:
         ConfigError: `max_tokens` leaves no room for text between the control tokens.
     """
     *heads, last = parts
     room = config.max_tokens - template.n_control
-    head_ids = heads[0].ids[: room // 2] if heads else ()
-    truncated = bool(heads) and len(head_ids) < len(heads[0].ids)
-    room -= len(head_ids)
     if room < 2:
         raise ConfigError(f"window.max_tokens {config.max_tokens} leaves no room for text")
+    head_ids = heads[0].ids[: max(room // 2, room - len(last.ids))] if heads else ()
+    truncated = bool(heads) and len(head_ids) < len(heads[0].ids)
+    room -= len(head_ids)
     spans = _spans(last, body, room=room, overlap=min(config.stride_tokens, room // 2))
     windows = [_assemble(template, head_ids, last, span) for span in spans]
     return Windows(tuple(windows), truncated)
@@ -89,22 +94,25 @@ def _spans(tokens: Tokens, text: str, *, room: int, overlap: int) -> list[tuple[
         return [(0, count)]
     boundaries = {0, len(text)} | {match.end() for match in regex.finditer(r"\X", text)}
     spans: list[tuple[int, int]] = []
-    start = 0
+    start = stop = 0
     while start + room < count:
-        stop = _clean_cut(tokens, boundaries, at=start + room, floor=start + 1)
+        cut = _clean_cut(tokens, boundaries, at=start + room, floor=stop + 1)
+        if cut is None and start < stop:
+            start = stop  # without overlap the grapheme at the cut may fit as a whole
+            continue
+        stop = start + room if cut is None else cut
         spans.append((start, stop))
-        # Never back to where this window began, so that windows always advance.
-        start = _clean_cut(tokens, boundaries, at=stop - overlap, floor=start + 1)
+        start = _clean_cut(tokens, boundaries, at=stop - overlap, floor=start + 1) or stop
     return [*spans, (start, count)]
 
 
-def _clean_cut(tokens: Tokens, boundaries: set[int], *, at: int, floor: int) -> int:
-    """The last token index in `floor..at` before which a cut splits no grapheme, else `at`."""
-    for index in range(max(at, floor), floor - 1, -1):
+def _clean_cut(tokens: Tokens, boundaries: set[int], *, at: int, floor: int) -> int | None:
+    """The last token index in `floor..at` before which a cut splits no grapheme."""
+    for index in range(at, floor - 1, -1):
         before, after = tokens.offsets[index - 1], tokens.offsets[index]
         if before[1] <= after[0] and after[0] in boundaries:
             return index
-    return max(at, floor)
+    return None
 
 
 def _assemble(

@@ -1,1 +1,1 @@
-"""Every shape that crosses a process or storage boundary: configs, Arrow schemas, manifests, errors."""
+"""Every shape that crosses a process or storage boundary: configs, schemas, manifests, errors."""

@@ -30,7 +30,8 @@ class GateResult(Document):
     def __str__(self) -> str:
         """One line for logs and messages."""
         verdict = "passed" if self.passed else "FAILED"
-        return f"{self.variant} {self.gate}: {self.value:.5g} {self.rule} {self.threshold:.5g} {verdict}"
+        condition = f"{self.value:.5g} {self.rule} {self.threshold:.5g}"
+        return f"{self.variant} {self.gate}: {condition} {verdict}"
 
 
 class HeadMetrics(Document):
@@ -53,7 +54,7 @@ class Host(Document):
 
 
 class BundleSpec(Document):
-    """Everything but the weights: label order, thresholds, temperatures, cleaner, digests, gates."""
+    """Everything but the weights: labels, thresholds, temperatures, cleaner, digests, gates."""
 
     task: TaskConfig
     label_digests: dict[str, str]
@@ -87,7 +88,7 @@ class BundleSpec(Document):
         """Makes sure that this model answers the questions the task asks, in the same label order.
 
         Raises:
-            ArtifactError: a head is missing or its labels differ in name or order.
+            ArtifactError: heads, their kinds, labels or label order, or the text steps differ.
         """
         if list(self.label_digests) != list(task.heads):
             raise ArtifactError(
@@ -95,6 +96,12 @@ class BundleSpec(Document):
                 f"{list(task.heads)}; train again, or restore the task file's heads"
             )
         for name, labels in task.label_sets.items():
+            mine, theirs = self.task.heads[name].kind, task.heads[name].kind
+            if mine != theirs:
+                raise ArtifactError(
+                    f"head {name!r}: the model has kind {mine!r}, task {task.name!r} has "
+                    f"{theirs!r}; train again, or restore the task file's head"
+                )
             if self.label_digests[name] != labels.digest:
                 raise ArtifactError(
                     f"head {name!r}: labels of the model and of task {task.name!r} differ in name "

@@ -23,7 +23,7 @@ class NightmillError(Exception):
 
 
 class ConfigError(NightmillError):
-    """Bad YAML, override or combination of settings: mend the configuration; a retry cannot help."""
+    """Bad YAML, override or combination of settings: mend it, a retry cannot help."""
 
     exit_code = 2
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from schemas.errors import ConfigError, did_you_mean
-from schemas.home import Home
 from schemas.task import TaskConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.home import Home
 
 SHIPPED_TASKS = Path(__file__).parent / "tasks"
 
@@ -67,6 +70,8 @@ def parse_task(raw: Mapping[str, Any], *, source: str) -> TaskConfig:
     except ValidationError as error:
         problems = [_explain(problem) for problem in error.errors()]
         raise ConfigError(f"{source}: " + "; ".join(problems)) from None
+    except ConfigError as error:  # of a label set, which knows its path but not the file
+        raise ConfigError(f"{source}: {error}") from None
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
@@ -86,10 +91,11 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
     *parents, last = key.split(".")
     node = raw
     for parent in parents:
-        child = node.setdefault(parent, {})
-        if not isinstance(child, dict):
+        if node.get(parent) is None:  # absent, or a section whose lines are all commented out
+            node[parent] = {}
+        node = node[parent]
+        if not isinstance(node, dict):
             raise ConfigError(f"override {override!r}: {parent!r} is a value, not a section")
-        node = child
     try:
         node[last] = yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Count = Annotated[int, Field(ge=0)]
 FileFormat = Literal["csv", "tsv", "jsonl", "parquet"]
@@ -65,11 +67,11 @@ def sync_folder(folder: Path) -> None:
 class InputFile(Document):
     """One file of a partition as it was when it was surveyed.
 
-    `name` is the path as rows carry it: relative to the home where it lies inside.
+    `name` is the path as rows carry it: relative to the home where it lies inside, so that the
+    manifest does not depend on where the home is.
     """
 
     name: str
-    path: str
     format: FileFormat
     bytes: Count
     rows: Count
@@ -170,9 +172,16 @@ class PartitionManifest(Document):
 
 
 class Publication(Document):
-    """One line of a partition's `publications.jsonl`: when which run became the current one."""
+    """One line of a partition's `publications.jsonl`: when which run became the current one.
+
+    `worker_seconds` is what workers spent on the shards of this run, start-up not counted;
+    `seconds` is the driver's whole time from plan to publication.
+    """
 
     run: str
     published_at: str
     seconds: float
     shards_scored: Count
+    rows_scored: Count
+    worker_seconds: float
+    workers: Count

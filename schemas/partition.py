@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MAX_DATES = 366
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def quarantine_schema() -> pa.Schema:
     """Rejected rows: where each came from, the stage and reason, and its raw bytes."""
-    import pyarrow as pa
+    import pyarrow as pa  # noqa: PLC0415 - a scheduler that reads schemas has no use for it
 
     return pa.schema(
         [
@@ -35,7 +35,7 @@ def scores_schema(heads: Mapping[str, HeadConfig]) -> pa.Schema:
     A `single` head gives `H` (its label), `H_confidence` and `H_scores` (a probability for each
     label, in label order); a `multi` head gives `H` (a list of labels) and the same two.
     """
-    import pyarrow as pa
+    import pyarrow as pa  # noqa: PLC0415
 
     fields = [pa.field("record_id", pa.string(), nullable=False)]
     for name, head in heads.items():

@@ -28,7 +28,8 @@ class Section(BaseModel):
 class DataConfig(Section):
     """Where rows come from and which columns matter.
 
-    `incoming` may hold `{date}` (an ISO date); relative paths start at the workspace.
+    `incoming` and `outcomes` may hold `{date}` (an ISO date); relative paths start at the home.
+    `outcomes` are files with the id and the heads' columns as people decided them later on.
     Without `id_column` a record is named by file and row. With several text columns the last one
     is the body that windows slide over; the ones before it are joined and repeated in each window.
     """
@@ -36,6 +37,7 @@ class DataConfig(Section):
     incoming: str
     labelled: str | None = None
     test: str | None = None
+    outcomes: str | None = None
     format: Literal["auto", "csv", "tsv", "jsonl", "parquet"] = "auto"
     id_column: str | None = None
     text_columns: Annotated[tuple[str, ...], Field(min_length=1)]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from schemas.errors import ArtifactError
-from schemas.home import Home
 from schemas.manifest import Document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from schemas.home import Home
 
 
 class Finetuned(Document):

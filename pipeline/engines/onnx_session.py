@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
 from pipeline.batch import window_inputs
-from pipeline.window import Window
 from schemas.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pipeline.window import Window
 
 CPU_PROVIDER = "CPUExecutionProvider"
 

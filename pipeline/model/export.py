@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx
 import torch
@@ -12,6 +12,9 @@ from torch import nn
 
 from pipeline.model.fit import takes_segments
 from schemas.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 OPSET = 17  # the legacy exporter's newest; its graph is the one ONNX Runtime fuses attention in
 OUTPUT = "logits"
@@ -42,7 +45,8 @@ def export_onnx(model: nn.Module, path: Path) -> tuple[str, ...]:
             str(path),
             input_names=names,
             output_names=[OUTPUT],
-            dynamic_axes={name: {0: "batch", 1: "length"} for name in names} | {OUTPUT: {0: "batch"}},
+            dynamic_axes={name: {0: "batch", 1: "length"} for name in names}
+            | {OUTPUT: {0: "batch"}},
             opset_version=OPSET,
             dynamo=False,
         )

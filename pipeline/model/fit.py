@@ -7,7 +7,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,13 +16,15 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import window_inputs
-from pipeline.heads import HeadSlice
 from pipeline.model.labelled import Example, label_matrix
 from pipeline.model.metrics import gate_metric
-from pipeline.model.network import head_loss
-from pipeline.window import Window
+from pipeline.model.network import head_loss, known_counts
 from schemas.errors import DataContractError
-from schemas.task import TrainConfig
+
+if TYPE_CHECKING:
+    from pipeline.heads import HeadSlice
+    from pipeline.window import Window
+    from schemas.task import TrainConfig
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +71,7 @@ def choose_recipe(config: TrainConfig, *, n_train: int, hidden_size: int) -> Rec
     )
 
 
-def fit(
+def fit(  # noqa: PLR0913 - a training run has that many parts
     model: nn.Module,
     *,
     train: Sequence[Example],
@@ -117,8 +119,7 @@ class _Fit:
             for window in example.windows[:limit]
         ]
         self.targets = {
-            head.name: label_matrix(list(self.train), head.name, head.config)
-            for head in self.heads
+            head.name: label_matrix(list(self.train), head.name, head.config) for head in self.heads
         }
         self.rank, self.world = _rank_and_world()
         self.wrapped = DistributedDataParallel(self.model) if self.world > 1 else self.model
@@ -133,33 +134,43 @@ class _Fit:
 
     def run(self, resume: dict[str, Any] | None) -> Progress:
         progress = self._restore(resume) if resume else Progress()
-        while progress.epoch < self.recipe.epochs:
-            loss = self._train_epoch(progress)
-            metric, valid_loss = self._validate()
-            progress.epoch += 1
-            progress.history.append(
-                {
-                    "epoch": progress.epoch,
-                    "train_loss": loss,
-                    "valid_loss": valid_loss,
-                    "valid_macro_f1": metric,
-                }
-            )
-            is_best = metric > progress.best_metric
-            if is_best:
-                progress.best_metric, progress.best_epoch = metric, progress.epoch
-                self.best_weights = _copy(self.model.state_dict())
-            log.info(
-                "epoch %d/%d: train loss %.4f, valid loss %.4f, valid macro-F1 %.4f",
-                progress.epoch, self.recipe.epochs, loss, valid_loss, metric,
-            )  # fmt: skip
+        # Asked before an epoch, so that a run killed after its last one does not train on.
+        while not self._is_over(progress):
+            train_loss = self._train_epoch(progress)
+            is_best = self._note(progress, train_loss, *self._validate())
             if self.on_epoch is not None:
                 self.on_epoch(progress, self._state(progress), is_best)
-            if progress.epoch - progress.best_epoch >= self.config.patience_epochs:
-                log.info("stopping early: no better than epoch %d", progress.best_epoch)
-                break
         self.model.load_state_dict(self.best_weights)
         return progress
+
+    def _is_over(self, progress: Progress) -> bool:
+        if progress.epoch - progress.best_epoch >= self.config.patience_epochs:
+            log.info("stopping early: no better than epoch %d", progress.best_epoch)
+            return True
+        return progress.epoch >= self.recipe.epochs
+
+    def _note(
+        self, progress: Progress, train_loss: float, metric: float, valid_loss: float
+    ) -> bool:
+        """Writes an epoch's numbers down; answers whether it is the best so far."""
+        progress.epoch += 1
+        progress.history.append(
+            {
+                "epoch": progress.epoch,
+                "train_loss": train_loss,
+                "valid_loss": valid_loss,
+                "valid_macro_f1": metric,
+            }
+        )
+        log.info(
+            "epoch %d/%d: train loss %.4f, valid loss %.4f, valid macro-F1 %.4f",
+            progress.epoch, self.recipe.epochs, train_loss, valid_loss, metric,
+        )  # fmt: skip
+        if metric <= progress.best_metric:
+            return False
+        progress.best_metric, progress.best_epoch = metric, progress.epoch
+        self.best_weights = _copy(self.model.state_dict())
+        return True
 
     def _train_epoch(self, progress: Progress) -> float:
         self.wrapped.train()
@@ -169,48 +180,56 @@ class _Fit:
             batch_size=self.config.batch_size,
             seed=self.config.seed + progress.epoch,
         ):
-            share = rows[self.rank :: self.world]
-            losses.append(self._step(share, global_rows=len(rows)))
+            losses.append(self._step([self.pairs[row] for row in rows]))
             progress.step += 1
         return float(np.mean(losses))
 
-    def _step(self, rows: list[int], *, global_rows: int) -> float:
+    def _step(self, batch: list[tuple[Window, int]]) -> float:
+        """One step on this rank's share of a global batch; answers the whole batch's loss."""
+        share = batch[self.rank :: self.world]
         # A rank whose share is empty still takes part, with weight 0: else the others would wait.
-        chosen = [self.pairs[row] for row in rows] or [self.pairs[0]]
-        records = [record for _, record in chosen]
+        chosen = share or batch[:1]
         logits = self.wrapped(**self._inputs([window for window, _ in chosen]))
-        targets = {name: torch.from_numpy(rows[records]) for name, rows in self.targets.items()}
-        loss = head_loss(logits, targets, self.heads, smoothing=self.config.label_smoothing)
-        # DDP averages over ranks; the weight makes that the mean over the global batch's rows.
-        weighted = loss * (len(rows) * self.world / global_rows)
-        self.optimizer.zero_grad(set_to_none=True)
-        weighted.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
-        self.optimizer.step()
-        self.scheduler.step()
-        value = float(loss.detach())
-        if not math.isfinite(value):
+        loss = head_loss(
+            logits, self._targets(chosen), self.heads, smoothing=self.config.label_smoothing,
+            counts=known_counts(self._targets(batch)),
+        ) * float(bool(share))  # fmt: skip
+        value = self._sum_over_ranks(loss)
+        if not math.isfinite(value):  # the sum is the same everywhere, so all ranks raise together
             raise DataContractError(
                 f"the training loss became {value} at learning rate {self.recipe.learning_rate}; "
                 f"try a lower train.learning_rate"
             )
+        self.optimizer.zero_grad(set_to_none=True)
+        # DDP averages gradients over ranks; the shares' losses are parts of one mean to be summed.
+        (loss * self.world).backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        self.optimizer.step()
+        self.scheduler.step()
         return value
+
+    def _targets(self, pairs: list[tuple[Window, int]]) -> dict[str, Tensor]:
+        records = [record for _, record in pairs]
+        return {name: torch.from_numpy(rows[records]) for name, rows in self.targets.items()}
+
+    def _sum_over_ranks(self, loss: Tensor) -> float:
+        total = loss.detach().clone()
+        if self.world > 1:
+            dist.all_reduce(total)
+        return float(total)
 
     @torch.no_grad()
     def _validate(self) -> tuple[float, float]:
-        """Macro-F1 and loss on validation; every rank takes a share and all get the same numbers."""
+        """Macro-F1 and loss on validation; ranks share the work, all get the same numbers."""
         self.wrapped.eval()
         mine = list(range(self.rank, len(self.valid), self.world))
-        logits = record_logits(
-            self.model, [self.valid[row] for row in mine], pad_id=self.pad_id
-        )
+        logits = record_logits(self.model, [self.valid[row] for row in mine], pad_id=self.pad_id)
         gathered = _gather((mine, logits))
         merged = np.zeros((len(self.valid), logits.shape[1]), dtype=np.float32)
         for rows, values in gathered:
             merged[rows] = values
         targets = {
-            head.name: label_matrix(list(self.valid), head.name, head.config)
-            for head in self.heads
+            head.name: label_matrix(list(self.valid), head.name, head.config) for head in self.heads
         }
         loss = head_loss(
             torch.from_numpy(merged),
@@ -333,7 +352,7 @@ def record_logits(
         for (window, row), logits in zip(chunk, model(**inputs).numpy(), strict=True):
             totals[row] += logits * window.n_tokens
             weights[row] += window.n_tokens
-    return totals / np.maximum(weights, 1.0)
+    return np.asarray(totals / np.maximum(weights, 1.0), dtype=np.float32)
 
 
 def _rank_and_world() -> tuple[int, int]:

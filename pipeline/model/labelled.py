@@ -5,21 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.flow import Prepared
 from pipeline.window import Window
 from schemas.errors import DataContractError, did_you_mean
 from schemas.labels import LabelSet
-from schemas.task import HeadConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from pipeline.flow import Prepared
+    from schemas.task import HeadConfig, TrainConfig
 
 Split = Literal["train", "valid", "test"]
 MISSING = -100  # the index that torch's cross-entropy ignores
@@ -49,8 +52,15 @@ class Labeller:
 
     def targets(self, prepared: Prepared) -> dict[str, int | tuple[int, ...] | None]:
         """Targets of one record; a head whose column is empty or absent has None."""
+        return self.read(prepared.record.values, record_id=prepared.record.record_id)
+
+    def read(
+        self, values: Mapping[str, Any], *, record_id: str
+    ) -> dict[str, int | tuple[int, ...] | None]:
+        """Targets of a row of values; `record_id` names it where a label is unknown."""
         return {
-            name: self._target(name, head, prepared) for name, head in self._heads.items()
+            name: self._target(name, head, values.get(head.column), record_id)
+            for name, head in self._heads.items()
         }
 
     def check(self) -> None:
@@ -71,21 +81,20 @@ class Labeller:
         )
 
     def _target(
-        self, name: str, head: HeadConfig, prepared: Prepared
+        self, name: str, head: HeadConfig, value: Any, record_id: str
     ) -> int | tuple[int, ...] | None:
-        value = prepared.record.values.get(head.column)
         if head.kind == "multi":
             if value is None:
                 return None
-            chosen = {self._index(name, label, prepared) for label in _label_list(value, head)}
+            chosen = {self._index(name, label, record_id) for label in _label_list(value, head)}
             return tuple(int(index in chosen) for index in range(len(head.labels)))
         label = "" if value is None else str(value).strip()
-        return self._index(name, label, prepared) if label else None
+        return self._index(name, label, record_id) if label else None
 
-    def _index(self, head: str, label: str, prepared: Prepared) -> int:
+    def _index(self, head: str, label: str, record_id: str) -> int:
         if label in self._sets[head].labels:
             return self._sets[head].index(label)
-        self._unknown.setdefault((head, label), []).append(prepared.record.record_id)
+        self._unknown.setdefault((head, label), []).append(record_id)
         return MISSING
 
 
@@ -116,15 +125,20 @@ def split_of(texts: Iterable[str], config: TrainConfig, *, has_test: bool) -> Sp
     return "valid" if position < test + config.valid_fraction else "train"
 
 
-def label_matrix(examples: list[Example], head: str, config: HeadConfig) -> npt.NDArray[Any]:
+def label_matrix(examples: Sequence[Example], head: str, config: HeadConfig) -> npt.NDArray[Any]:
     """Targets of a head: int64 `(N,)` with MISSING, or float32 `(N, L)` with NaN where missing."""
+    return target_matrix([example.targets[head] for example in examples], config)
+
+
+def target_matrix(
+    targets: Sequence[int | tuple[int, ...] | None], config: HeadConfig
+) -> npt.NDArray[Any]:
+    """The same from targets alone."""
     if config.kind == "single":
-        return np.array(
-            [MISSING if (t := example.targets[head]) is None else t for example in examples],
-            dtype=np.int64,
-        )
+        indices = [MISSING if target is None else target for target in targets]
+        return np.array(indices, dtype=np.int64)
     empty = (float("nan"),) * len(config.labels)
-    rows = [empty if (t := example.targets[head]) is None else t for example in examples]
+    rows = [empty if target is None else target for target in targets]
     return np.array(rows, dtype=np.float32).reshape(len(rows), len(config.labels))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 
-from pipeline.heads import HeadSlice
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pipeline.heads import HeadSlice
 
 Pooling = Literal["mean", "cls"]
 
@@ -44,26 +47,42 @@ class Classifier(nn.Module):
         return logits
 
 
-
-
 def head_loss(
-    logits: Tensor, targets: dict[str, Tensor], heads: tuple[HeadSlice, ...], *, smoothing: float
+    logits: Tensor,
+    targets: Mapping[str, Tensor],
+    heads: tuple[HeadSlice, ...],
+    *,
+    smoothing: float,
+    counts: Mapping[str, int] | None = None,
 ) -> Tensor:
     """Weighted sum of the heads' losses; a record without a head's label does not count there.
 
     `targets` has for a `single` head indices `(B,)`, -100 where missing; for a `multi` head zeros
-    and ones `(B, L)`, NaN where missing.
+    and ones `(B, L)`, NaN where missing. Each head's loss is the mean over `counts` known labels:
+    those of this batch, unless it is one worker's share of a larger one.
     """
-    total = logits.new_zeros(())
+    counts = known_counts(targets) if counts is None else counts
+    total = 0.0 * logits.sum()  # keeps its gradient where no label is known
     for head in heads:
+        if not counts[head.name]:
+            continue
         scores, target = logits[:, head.columns], targets[head.name]
         if head.config.kind == "single":
-            if bool((target >= 0).any()):
-                loss = nn.functional.cross_entropy(scores, target, label_smoothing=smoothing)
-                total = total + head.config.loss_weight * loss
-            continue
-        known = torch.isfinite(target)
-        if bool(known.any()):
-            loss = nn.functional.binary_cross_entropy_with_logits(scores[known], target[known])
-            total = total + head.config.loss_weight * loss
+            summed = nn.functional.cross_entropy(
+                scores, target, label_smoothing=smoothing, reduction="sum"
+            )
+        else:
+            known = torch.isfinite(target)
+            summed = nn.functional.binary_cross_entropy_with_logits(
+                scores[known], target[known], reduction="sum"
+            )
+        total = total + head.config.loss_weight * summed / counts[head.name]
     return total
+
+
+def known_counts(targets: Mapping[str, Tensor]) -> dict[str, int]:
+    """How many labels of each head are known: records, or for `multi` single yes/no answers."""
+    return {
+        name: int((torch.isfinite(target) if target.is_floating_point() else target >= 0).sum())
+        for name, target in targets.items()
+    }

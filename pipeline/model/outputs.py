@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.flow import Encoder
 from pipeline.heads import HeadSlice, aggregate, probabilities
-from pipeline.model.labelled import Example
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipeline.flow import Encoder
+    from pipeline.model.labelled import Example
 
 
 @dataclass(frozen=True)

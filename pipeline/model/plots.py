@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +11,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from pipeline.heads import HeadSlice, head_slices
-from pipeline.model.bundling import Bundled
 from pipeline.model.labelled import label_matrix
-from schemas.training import TrainingRun
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.axes import Axes
+
+    from pipeline.model.bundling import Bundled
+    from schemas.training import TrainingRun
 
 _MAX_TICKS = 30
 _BINS = 10

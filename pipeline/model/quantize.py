@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onnxruntime.quantization import (
     CalibrationDataReader,
@@ -19,8 +17,13 @@ from onnxruntime.quantization import (
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from pipeline.batch import window_inputs
-from pipeline.window import Window
 from schemas.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from pipeline.window import Window
 
 _OPERATORS = ["MatMul", "Gemm", "Gather"]
 
@@ -76,7 +79,6 @@ class _WindowReader(CalibrationDataReader):  # type: ignore[misc]
     def _feed(self, window: Window) -> dict[str, Any]:
         inputs = window_inputs([window])
         return {name: inputs[name] for name in self._names}
-
 
 
 @contextmanager

@@ -1,0 +1,59 @@
+# `make demo` and `make test` each set themselves up; a second call takes no set-up time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_VERSION := 26.3
+DEMO_HOME ?= demo
+NIGHTMILL_HOME ?= nightmill-home
+INSTALLED := $(VENV)/.installed
+# `cpu` or `gpu`: which ONNX Runtime wheel
+RUNTIME ?= cpu
+
+export RAY_USAGE_STATS_ENABLED := 0
+export MLFLOW_DISABLE_TELEMETRY := true
+export HF_HUB_OFFLINE ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup demo up check test format lock bench clean
+
+help: ## List the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+setup: $(INSTALLED) ## Make .venv with everything pinned and the command nightmill
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Nightmill needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 setup")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet pip==$(PIP_VERSION)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$(RUNTIME),airflow,demo,dev]'
+	touch $(INSTALLED)
+
+demo: setup ## Sample data, retrain and a week of nightly scoring, through Airflow
+	$(BIN)/python infra/demo.py --home $(DEMO_HOME)
+
+up: setup ## Start Airflow and MLflow here and print their addresses; Ctrl-C stops them
+	$(BIN)/python infra/up.py --home $(NIGHTMILL_HOME)
+
+check: setup ## The fast lane: format, lint, types, import directions, quick tests
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo 2>&1 | tail -n 12
+	$(BIN)/pytest -q -m 'not slow' -n 2 --dist loadfile
+
+test: setup ## All tests
+	$(BIN)/pytest -q -n 2 --dist loadfile
+
+bench: setup ## The benchmark of this machine, written to docs/BENCHMARKS.md
+	$(BIN)/python tests/benchmarks/banking77.py
+
+format: setup ## Format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix --quiet .
+
+lock: setup ## Write constraints.txt from what is installed
+	{ echo '# Exact versions of everything that `make setup` installs; refresh with `make lock`.'; \
+	  $(BIN)/pip freeze --exclude-editable | sed 's/+cpu//'; } > constraints.txt
+
+clean: ## Remove the environment and the demo
+	rm -rf $(VENV) demo

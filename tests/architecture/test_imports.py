@@ -1,0 +1,86 @@
+"""Who may import whom, and what a light start must not load."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+HEAVY = (
+    "torch", "transformers", "ray", "mlflow", "onnxruntime", "onnx", "pandas", "numpy", "pyarrow",
+    "great_expectations", "sklearn", "airflow",
+)  # fmt: skip
+SCHEMAS = sorted(path.stem for path in (REPOSITORY / "schemas").glob("[a-z]*.py"))
+
+
+def run(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def loaded_by(code: str) -> set[str]:
+    """Which heavy packages are loaded after `code` has run in a fresh interpreter."""
+    report = (
+        f"import json, sys; print('\\n' + json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
+    )
+    return set(json.loads(run("-c", f"{code}\n{report}").splitlines()[-1]))
+
+
+@pytest.mark.slow
+def test_the_contracts_of_import_linter_hold() -> None:
+    """Also fails where a contract names a module that does not exist."""
+    command = "from importlinter.cli import lint_imports_command as c; c(['--no-cache'])"
+    assert "0 broken" in run("-c", command)
+
+
+def test_schemas_load_nothing_heavy() -> None:
+    """A scheduler reads schemas; it must not pay for torch, Arrow or pandas."""
+    assert loaded_by(f"import {', '.join(f'schemas.{name}' for name in SCHEMAS)}") == set()
+
+
+def test_loading_a_task_loads_nothing_heavy() -> None:
+    code = (
+        "from pathlib import Path; from schemas.home import Home; from schemas.load import load_task"
+        "; load_task('tickets', Home(Path('nowhere')))"
+    )
+    assert loaded_by(code) == set()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["jobs"], ["no-such-job"], ["--version"]])
+def test_the_command_line_answers_without_heavy_imports(arguments: list[str]) -> None:
+    code = (
+        f"from jobs.__main__ import app\ntry:\n    app({arguments!r})\nexcept SystemExit:\n    pass"
+    )
+    assert loaded_by(code) == set()
+
+
+def test_importing_a_module_makes_no_file_and_sets_no_variable(tmp_path: Path) -> None:
+    """Modules define, the entry point does."""
+    code = (
+        "import os; before = dict(os.environ)\n"
+        f"import {', '.join(f'schemas.{name}' for name in SCHEMAS)}, jobs.__main__\n"
+        "import pipeline.flow, pipeline.publish, pipeline.plan, pipeline.staging\n"
+        "print(dict(os.environ) == before, os.listdir('.'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert done.stdout == "True []\n"

@@ -1,0 +1,100 @@
+"""ONNX Runtime gives a window the same bytes whoever stands beside it, or says why not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from pipeline.batch import window_inputs
+from pipeline.engines.onnx_session import OnnxEncoder, session_options
+from pipeline.window import Window
+from schemas.bundle import MODEL_FILE
+from schemas.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WINDOWS = [
+    Window((2, *range(5, 5 + length), 3), (0,) * (length + 2), 0, 1) for length in (1, 3, 9, 30, 3)
+]
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_bundle: Path) -> OnnxEncoder:
+    return OnnxEncoder(tiny_bundle / MODEL_FILE)
+
+
+def test_a_window_has_the_same_bytes_alone_and_among_others(encoder: OnnxEncoder) -> None:
+    """FAILURES rows 25 and 47: a score never depends on its neighbours."""
+    together = encoder.logits(WINDOWS)
+    assert together.shape == (5, 5)
+    assert together.dtype == np.float32
+    for row, window in zip(together, WINDOWS, strict=True):
+        assert encoder.logits([window]).tobytes() == row.tobytes()
+    assert encoder.logits(WINDOWS[::-1])[::-1].tobytes() == together.tobytes()
+    assert together[1].tobytes() == together[4].tobytes()
+    assert not np.allclose(together[0], together[2], atol=1e-3)
+
+
+def test_a_second_session_gives_the_same_bytes(encoder: OnnxEncoder, tiny_bundle: Path) -> None:
+    other = OnnxEncoder(tiny_bundle / MODEL_FILE)
+    assert other.logits(WINDOWS).tobytes() == encoder.logits(WINDOWS).tobytes()
+
+
+def test_inputs_are_the_graphs_own(encoder: OnnxEncoder) -> None:
+    """FAILURES row 46: inputs are fed by name, never by position."""
+    assert encoder.input_names == ("input_ids", "attention_mask", "token_type_ids")
+    inputs = window_inputs(WINDOWS[:2])
+    backwards = dict(reversed(inputs.items()))
+    assert encoder.run(inputs).tobytes() == encoder.run(backwards).tobytes()
+
+
+def test_padding_does_not_move_fp32_logits(encoder: OnnxEncoder) -> None:
+    padded = encoder.run(window_inputs(WINDOWS, multiple=8))
+    np.testing.assert_allclose(padded, encoder.logits(WINDOWS), atol=1e-5)
+
+
+def test_a_provider_this_host_lacks_is_refused(tiny_bundle: Path) -> None:
+    """FAILURES row 32: never a silent fall back to the CPU."""
+    with pytest.raises(ArtifactError, match=r"NoSuchProvider is not available, this wheel has .*C"):
+        OnnxEncoder(tiny_bundle / MODEL_FILE, provider="NoSuchProvider")
+
+
+def test_a_session_on_another_provider_than_asked_for_is_refused(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAILURES row 32: the wheel lists the provider, its libraries do not load."""
+    asked = "CUDAExecutionProvider"
+    monkeypatch.setattr(ort, "get_available_providers", lambda: [asked, "CPUExecutionProvider"])
+    make = ort.InferenceSession
+
+    def falls_back(path: str, options: ort.SessionOptions, providers: list[str]) -> object:
+        assert providers == [asked]
+        return make(path, options, providers=["CPUExecutionProvider"])
+
+    monkeypatch.setattr(ort, "InferenceSession", falls_back)
+    with pytest.raises(ArtifactError, match=f"asked for provider {asked}, the session runs on CPU"):
+        OnnxEncoder(tiny_bundle / MODEL_FILE, provider=asked)
+
+
+@pytest.mark.parametrize("keep_bytes", [0, 1000, -1000])
+def test_a_truncated_file_is_refused(tiny_bundle: Path, tmp_path: Path, keep_bytes: int) -> None:
+    path = tmp_path / MODEL_FILE
+    path.write_bytes((tiny_bundle / MODEL_FILE).read_bytes()[:keep_bytes])
+    with pytest.raises(ArtifactError, match=r"model\.onnx cannot be loaded by ONNX Runtime"):
+        OnnxEncoder(path)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="cannot be loaded"):
+        OnnxEncoder(tmp_path / "none.onnx")
+
+
+def test_a_session_takes_only_the_threads_it_is_given() -> None:
+    """FAILURES row 23: the pool is sized by us, not by the host's cores."""
+    options = session_options(2)
+    assert (options.intra_op_num_threads, options.inter_op_num_threads) == (2, 1)
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"

@@ -1,0 +1,276 @@
+"""MLflow on SQLite: runs, versions, aliases, and the exact bundle behind a URI."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from pipeline.bundle import load_spec
+from pipeline.engines.registry import CHALLENGER, PREVIOUS, Registry
+from schemas.bundle import BUNDLE_FILE, MODEL_FILE
+from schemas.errors import ArtifactError, ConfigError
+from schemas.home import Home
+
+# MLflow takes seconds to make its tables.
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def shared_home(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home with two registered versions of the model `tiny`, the first one champion."""
+    home = Home(tmp_path_factory.mktemp("registry"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        registry = Registry(home)
+        first = registry.start_run("tiny", "r1", params={})
+        assert registry.register("tiny", tiny_bundle, run_id=first) == "1"
+        registry.promote("tiny", "1", approver="ann", reason="first")
+        second = registry.start_run("tiny", "r2", params={})
+        other = other_bundle(tiny_bundle, home.root / "other")
+        assert registry.register("tiny", other, run_id=second) == "2"
+    return home
+
+
+@pytest.fixture
+def registered_home(shared_home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """The shared home with a database of the test's own, which may move aliases."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    root = tmp_path / "home"
+    root.mkdir()
+    for path in shared_home.root.glob("mlflow.db*"):
+        shutil.copyfile(path, root / path.name)
+    return Home(root)
+
+
+@pytest.fixture
+def registered(registered_home: Home) -> Registry:
+    return Registry(registered_home)
+
+
+def other_bundle(bundle: Path, folder: Path) -> Path:
+    """The same weights with another temperature: another digest."""
+    shutil.copytree(bundle, folder)
+    spec = load_spec(folder)
+    spec.model_copy(update={"temperatures": {"queue": 3.0, "topics": 1.0}}).write(
+        folder / BUNDLE_FILE
+    )
+    return folder
+
+
+def version_at(registry: Registry, alias: str) -> str:
+    return registry.fetch(f"models:/tiny@{alias}")[0].version
+
+
+def test_a_run_that_is_taken_up_again_is_the_same_run(registered_home: Home) -> None:
+    registry = Registry(registered_home)
+    first = registry.start_run("new", "r1", params={"epochs": 3, "long": "x" * 900})
+    assert registry.start_run("new", "r1", params={"epochs": 3}) == first
+    assert Registry(registered_home).start_run("new", "r1", params={}) == first
+    assert registry.start_run("new", "r2", params={}) != first
+    run = MlflowClient(registered_home.tracking_uri).get_run(first)
+    assert run.data.params["epochs"] == "3"
+    assert len(run.data.params["long"]) == 500
+
+
+def test_numbers_tags_data_and_files_are_logged(registered_home: Home, tmp_path: Path) -> None:
+    registry = Registry(registered_home)
+    run_id = registry.start_run("new", "r1", params={})
+    registry.log_metrics(run_id, {"valid.macro_f1": 0.5}, step=1)
+    registry.log_metrics(run_id, {"valid.macro_f1": 0.75}, step=2)
+    registry.tag(run_id, {"nightmill.variant": "fp32"})
+    registry.log_dataset(run_id, name="labelled", digest="d" * 64, source="in/*.csv", rows=9)
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "gates.json").write_text("[]")
+    registry.log_files(run_id, tmp_path / "page", under="page")
+    registry.finish_run(run_id)
+    client = MlflowClient(registered_home.tracking_uri)
+    run = client.get_run(run_id)
+    assert run.data.metrics == {"valid.macro_f1": 0.75}
+    assert [m.step for m in client.get_metric_history(run_id, "valid.macro_f1")] == [1, 2]
+    assert run.data.tags["nightmill.variant"] == "fp32"
+    assert run.inputs.dataset_inputs[0].dataset.digest == "d" * 12
+    assert [file.path for file in client.list_artifacts(run_id, "page")] == ["page/gates.json"]
+    assert run.info.status == "FINISHED"
+
+
+def test_a_registered_bundle_is_challenger_and_comes_back_as_it_was(
+    registered: Registry, tiny_bundle: Path
+) -> None:
+    model, folder = registered.fetch("models:/tiny/1")
+    spec = load_spec(tiny_bundle)
+    assert (model.name, model.version, model.digest) == ("tiny", "1", spec.digest)
+    assert load_spec(folder) == spec
+    assert (folder / MODEL_FILE).read_bytes() == (tiny_bundle / MODEL_FILE).read_bytes()
+    assert version_at(registered, CHALLENGER) == "2"
+    assert registered.champion("tiny") == "1"
+
+
+def test_the_same_bundle_again_keeps_its_version(registered: Registry, tiny_bundle: Path) -> None:
+    run_id = registered.start_run("tiny", "r3", params={})
+    assert registered.register("tiny", tiny_bundle, run_id=run_id) == "1"
+
+
+def test_promotion_keeps_the_old_champion_as_previous(registered: Registry) -> None:
+    assert registered.promote("tiny", "2", approver="bob", reason="better") == "1"
+    assert registered.champion("tiny") == "2"
+    assert version_at(registered, PREVIOUS) == "1"
+    with pytest.raises(ArtifactError, match="champion is version 2"):
+        version_at(registered, CHALLENGER)
+    assert registered.promote("tiny", "2", approver="bob", reason="again") == "2"
+    assert version_at(registered, PREVIOUS) == "1"
+
+
+def test_rollback_is_a_promotion_of_the_previous_one(registered: Registry) -> None:
+    registered.promote("tiny", "2", approver="bob", reason="better")
+    assert registered.promote("tiny", "1", approver="bob", reason="back") == "2"
+    assert (registered.champion("tiny"), version_at(registered, PREVIOUS)) == ("1", "2")
+
+
+def test_a_version_that_is_not_there_cannot_be_promoted(registered: Registry) -> None:
+    with pytest.raises(
+        ArtifactError, match=r"no model models:/tiny/9: model 'tiny' has .*champion"
+    ):
+        registered.promote("tiny", "9", approver="bob", reason="")
+    assert registered.champion("tiny") == "1"
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("models:/tiny/9", "no model models:/tiny/9: model 'tiny' has .*champion is version 1"),
+        (
+            "models:/tiny@beta",
+            "no model models:/tiny@beta: model 'tiny' has .*champion is version 1",
+        ),
+        ("models:/none@champion", r"no model named 'none' is registered \(registered: tiny\)"),
+        ("models:/none/1", r"no model named 'none' is registered \(registered: tiny\)"),
+    ],
+)
+def test_what_is_not_there_is_answered_with_what_is(
+    registered: Registry, uri: str, message: str
+) -> None:
+    with pytest.raises(ArtifactError, match=message):
+        registered.fetch(uri)
+
+
+def test_an_empty_registry_says_how_to_train(home: Home) -> None:
+    registry = Registry(home)
+    assert registry.champion("tickets") is None
+    with pytest.raises(ArtifactError, match=r"registered: none\); train one with `nightmill train"):
+        registry.fetch("models:/tickets@champion")
+
+
+@pytest.mark.parametrize("uri", ["tiny", "models:/tiny", "models:/tiny/latest", "s3://x/y", ""])
+def test_a_uri_of_another_form_is_a_config_error(registered: Registry, uri: str) -> None:
+    with pytest.raises(ConfigError, match="expected models:/NAME@ALIAS, models:/NAME/VERSION or"):
+        registered.fetch(uri)
+
+
+def test_a_folder_is_a_model_too(registered: Registry, tiny_bundle: Path) -> None:
+    model, folder = registered.fetch(f"path:{tiny_bundle}")
+    assert folder == tiny_bundle
+    assert (model.version, model.digest) == ("local", load_spec(tiny_bundle).digest)
+    with pytest.raises(ArtifactError, match="does not exist"):
+        registered.fetch("path:/no/such/folder")
+
+
+def test_a_bundle_is_fetched_once(registered: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, folder = registered.fetch("models:/tiny/1")
+    before = (folder / MODEL_FILE).stat().st_ino
+    monkeypatch.setattr("mlflow.artifacts.download_artifacts", lambda *_, **__: pytest.fail("no"))
+    assert registered.fetch("models:/tiny@champion")[1] == folder
+    assert (folder / MODEL_FILE).stat().st_ino == before
+
+
+@pytest.mark.parametrize("damage", ["altered", "missing", "description", "empty folder"])
+def test_a_damaged_cache_is_fetched_again(registered: Registry, damage: str) -> None:
+    _, folder = registered.fetch("models:/tiny/1")
+    if damage == "altered":
+        (folder / MODEL_FILE).write_bytes(b"torn")
+    elif damage == "missing":
+        (folder / MODEL_FILE).unlink()
+    elif damage == "description":
+        (folder / BUNDLE_FILE).write_text("{")
+    else:
+        shutil.rmtree(folder)
+        (folder / "left").mkdir(parents=True)
+    model, again = registered.fetch("models:/tiny/1")
+    assert again == folder
+    assert load_spec(again).digest == model.digest
+
+
+def test_damaged_artefacts_are_told(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    other = other_bundle(tiny_bundle, tmp_path / "another")
+
+    def downloads(_: str, dst_path: str) -> None:
+        shutil.copytree(other, Path(dst_path) / "artifacts" / "bundle")
+
+    monkeypatch.setattr("mlflow.artifacts.download_artifacts", downloads)
+    with pytest.raises(ArtifactError, match=r"models:/tiny/1 has digest .*, registered was "):
+        registered.fetch("models:/tiny/1")
+
+
+def test_artefacts_without_a_bundle_are_told(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlflow.artifacts.download_artifacts", lambda *_, **__: None)
+    with pytest.raises(ArtifactError, match="models:/tiny/1 holds no bundle"):
+        registered.fetch("models:/tiny/1")
+
+
+FIRST_USE = """
+import pathlib, sys
+from pipeline.engines.registry import Registry
+from schemas.home import Home
+registry = Registry(Home(pathlib.Path(sys.argv[1])))
+registry.start_run("tiny", sys.argv[2], params={"x": 1})
+"""
+
+
+def test_concurrent_first_use_does_not_race(home: Home) -> None:
+    """FAILURES row 44: the database is made once, whoever comes first."""
+    assert run_at_once(FIRST_USE, home, [f"r{number}" for number in range(3)]) == [""] * 3
+    client = MlflowClient(home.tracking_uri)
+    (experiment,) = [e for e in client.search_experiments() if e.name == "nightmill-tiny"]
+    runs = client.search_runs([experiment.experiment_id])
+    assert sorted(run.info.run_name for run in runs) == ["r0", "r1", "r2"]
+
+
+FETCH = """
+import pathlib, sys
+from pipeline.engines.registry import Registry
+from schemas.home import Home
+print(Registry(Home(pathlib.Path(sys.argv[1]))).fetch(sys.argv[2])[1])
+"""
+
+
+def test_drivers_that_fetch_one_bundle_at_once_do_not_race(
+    registered_home: Home, tiny_bundle: Path
+) -> None:
+    folder = registered_home.downloads / load_spec(tiny_bundle).digest[:16]
+    found = run_at_once(FETCH, registered_home, ["models:/tiny/1", "models:/tiny@champion"])
+    assert found == [f"{folder}\n"] * 2
+    assert load_spec(folder) == load_spec(tiny_bundle)
+    assert not list(registered_home.downloads.glob(".*.tmp"))
+
+
+def run_at_once(code: str, home: Home, arguments: list[str]) -> list[str]:
+    """What processes that start together print, after making sure that all succeeded."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(home.root), argument],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for argument in arguments
+    ]
+    printed = [process.communicate(timeout=200)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(arguments)
+    return printed

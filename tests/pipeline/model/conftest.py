@@ -1,0 +1,106 @@
+"""A set that a tiny model can learn: single tokens decide the labels."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from pipeline.heads import HeadSlice, head_slices
+from pipeline.model.checkpoint import new_classifier
+from pipeline.model.labelled import Example, Split
+from pipeline.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pipeline.model.network import Classifier
+    from schemas.task import TaskConfig, TrainConfig
+
+CLS, SEP, FIRST_KEYWORD, FIRST_TOPIC, FIRST_FILLER, LAST_FILLER = 2, 3, 20, 30, 40, 45
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Tiny tensors gain nothing from threads, and on a busy machine wait for them very long."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def toy_heads(tiny_task: TaskConfig) -> tuple[HeadSlice, ...]:
+    return head_slices(tiny_task.heads)
+
+
+@pytest.fixture(scope="session")
+def make_example() -> Callable[..., Example]:
+    """An example of one window; the keyword token says its queue, topic tokens its topics."""
+    return _example
+
+
+@pytest.fixture(scope="session")
+def toy_examples() -> list[Example]:
+    """160 to train on, 40 to validate and 40 to test, with texts of different lengths."""
+    chooser = random.Random(5)
+    splits: list[Split] = ["train", "train", "train", "train", "valid", "test"]
+    return [
+        _example(
+            f"r{row}",
+            queue=row % 3,
+            topics=(chooser.randint(0, 1), chooser.randint(0, 1)),
+            split=splits[row // 3 % 6],  # so that each split has all queues
+            filler=chooser.randint(1, 6),
+            seed=row,
+        )
+        for row in range(240)
+    ]
+
+
+@pytest.fixture
+def toy_config(tiny_task: TaskConfig) -> Callable[..., TrainConfig]:
+    """The tiny task's recipe, as fits the toy set and without dropout, changed as asked."""
+    fitting = {"dropout": 0.0, "layer_decay": 1.0, "head_learning_rate": 1e-2}
+
+    def make(**changes: Any) -> TrainConfig:
+        return tiny_task.train.model_copy(update={**fitting, **changes})
+
+    return make
+
+
+@pytest.fixture
+def tiny_model(
+    toy_config: Callable[..., TrainConfig], toy_heads: tuple[HeadSlice, ...]
+) -> Classifier:
+    """An untrained classifier in evaluation mode."""
+    model = new_classifier(toy_config(), toy_heads)
+    return model.eval()
+
+
+def _example(
+    record_id: str,
+    *,
+    queue: int | None = 0,
+    topics: tuple[int, ...] | None = (0, 0),
+    split: Split = "train",
+    filler: int = 4,
+    seed: int = 0,
+) -> Example:
+    chooser = random.Random(seed)
+    words = [chooser.randint(FIRST_FILLER, LAST_FILLER) for _ in range(filler)]
+    if queue is not None:
+        words.append(FIRST_KEYWORD + queue)
+    words += [FIRST_TOPIC + place for place, flag in enumerate(topics or ()) if flag]
+    chooser.shuffle(words)
+    ids = (CLS, *words, SEP)
+    # The second half stands in the second segment, as a pair's body does.
+    types = tuple(int(place > len(ids) // 2) for place in range(len(ids)))
+    return Example(
+        record_id=record_id,
+        text_hash=f"{seed:032x}",
+        split=split,
+        lang="en",
+        texts=("subject", " ".join(map(str, words))),
+        windows=(Window(ids, types, 0, 1),),
+        targets={"queue": queue, "topics": topics},
+    )

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import (
+    BertConfig,
+    BertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    MPNetConfig,
+    MPNetModel,
+    RobertaConfig,
+    RobertaModel,
+)
+
+from pipeline.engines.onnx_session import OnnxEncoder
+from pipeline.model.export import export_onnx
+from pipeline.model.fit import takes_segments
+from pipeline.model.gate import TorchEncoder, parity_batches, parity_gate
+from pipeline.model.network import Classifier
+from pipeline.window import Window
+from schemas.errors import ArtifactError
+from schemas.task import CompressConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 64,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 80,
+    "initializer_range": 0.3,
+}
+DISTILBERT = {
+    "vocab_size": 64, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32,
+    "max_position_embeddings": 80, "initializer_range": 0.3,
+}  # fmt: skip
+ENCODERS: dict[str, Callable[[], nn.Module]] = {
+    "bert": lambda: BertModel(BertConfig(**SIZES), add_pooling_layer=False),
+    "roberta": lambda: RobertaModel(RobertaConfig(**SIZES, type_vocab_size=1)),
+    "mpnet": lambda: MPNetModel(MPNetConfig(**SIZES)),
+    "distilbert": lambda: DistilBertModel(DistilBertConfig(**DISTILBERT)),
+}
+WITHOUT_SEGMENTS = ("input_ids", "attention_mask")
+WINDOWS = [
+    Window((2, *range(start, start + length), 3), (0,) * 5 + (1,) * (length - 3), 0, 1)
+    for start, length in ((10, 3), (20, 12), (5, 40), (7, 30))
+]
+
+
+def classifier(kind: str) -> Classifier:
+    torch.manual_seed(3)
+    model = Classifier(ENCODERS[kind](), n_logits=5, pooling="mean", dropout=0.0)
+    nn.init.normal_(model.heads.weight, std=1.0)
+    return model.eval()
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_inputs_follow_forward_and_logits_agree(kind: str, tmp_path: Path) -> None:
+    model = classifier(kind)
+    names = export_onnx(model, tmp_path / "model.onnx")
+    segments = ("token_type_ids",) if kind == "bert" else ()
+    assert names == WITHOUT_SEGMENTS + segments
+    assert takes_segments(model) == (kind == "bert")
+    encoder, reference = OnnxEncoder(tmp_path / "model.onnx"), TorchEncoder(model)
+    assert encoder.input_names == names
+    chooser = np.random.default_rng(0)
+    for rows in (1, 2, 5):
+        for length in (1, 9, 64):
+            inputs = {
+                "input_ids": chooser.integers(5, 64, (rows, length)),
+                "attention_mask": np.ones((rows, length), dtype=np.int64),
+                "token_type_ids": chooser.integers(0, 2, (rows, length)),
+            }
+            inputs["attention_mask"][-1, (length + 1) // 2 :] = 0
+            got = encoder.run(inputs)
+            assert got.shape == (rows, 5)
+            np.testing.assert_allclose(got, reference.run(inputs), atol=1e-4)
+    gate = parity_gate(reference, encoder, parity_batches(WINDOWS, pad_id=1),
+                       config=CompressConfig())  # fmt: skip
+    assert gate.passed
+    assert gate.value < 1e-4
+
+
+class Swapped(Classifier):
+    """What an exporter that names inputs by position makes of a wrongly ordered call."""
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        assert token_type_ids is not None
+        return super().forward(input_ids, token_type_ids, attention_mask)
+
+
+def test_swapped_mask_and_segments_do_not_pass_the_parity_gate(tmp_path: Path) -> None:
+    model = classifier("bert")
+    swapped = Swapped(model.encoder, n_logits=5, pooling="mean", dropout=0.0)
+    swapped.load_state_dict(model.state_dict())
+    assert export_onnx(swapped, tmp_path / "model.onnx")[1:] == ("attention_mask", "token_type_ids")
+    gate = parity_gate(
+        TorchEncoder(model), OnnxEncoder(tmp_path / "model.onnx"),
+        parity_batches(WINDOWS, pad_id=0), config=CompressConfig(),
+    )  # fmt: skip
+    assert not gate.passed
+    assert gate.value > 0.01
+    assert re.fullmatch(r"fp32 parity: \d\S+ <= 0\.001 FAILED", str(gate))
+
+
+def test_an_exporter_that_drops_an_input_is_caught(tmp_path: Path) -> None:
+    class Deaf(Classifier):
+        def forward(
+            self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+        ) -> Tensor:
+            del token_type_ids
+            return super().forward(input_ids, attention_mask)
+
+    deaf = Deaf(classifier("bert").encoder, n_logits=5, pooling="mean", dropout=0.0)
+    with pytest.raises(ArtifactError, match=r"exported inputs are \('input_ids', 'attention_m"):
+        export_onnx(deaf, tmp_path / "model.onnx")
+
+
+def test_batch_and_length_stay_free_in_the_graph(tmp_path: Path) -> None:
+    export_onnx(classifier("bert"), tmp_path / "model.onnx")
+    graph = onnx.load(str(tmp_path / "model.onnx")).graph
+    for node in graph.input:
+        assert [axis.dim_param for axis in node.type.tensor_type.shape.dim] == ["batch", "length"]
+    assert [node.name for node in graph.output] == ["logits"]

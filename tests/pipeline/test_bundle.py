@@ -1,0 +1,102 @@
+"""Bundles on disk: digests, label order and cleaner are checked before anything is scored."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from pipeline.bundle import load_spec, scoring_flow
+from pipeline.model.backbone import load_encoder, locate, save_tokenizer
+from pipeline.rows import RawRow
+from schemas.bundle import BUNDLE_FILE, MODEL_FILE, TOKENIZER_FILE, BundleSpec
+from schemas.errors import ArtifactError
+from schemas.fingerprint import digest_of_file
+
+if TYPE_CHECKING:
+    from schemas.task import TaskConfig
+
+
+@pytest.fixture
+def bundle(tiny_bundle: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_bundle, tmp_path / "bundle"))
+
+
+def row(number: int, subject: str, body: str) -> RawRow:
+    values = {"ticket_id": f"t{number}", "subject": subject, "body": body}
+    return RawRow("f", number, values, b"raw")
+
+
+def test_the_tiny_backbone_loads_as_any_other(tiny_backbone: Path, tmp_path: Path) -> None:
+    name = f"path:{tiny_backbone}"
+    digest = save_tokenizer(name, tmp_path / TOKENIZER_FILE)
+    assert locate(name) == str(tiny_backbone)
+    assert load_encoder(name, dropout=0.1)(torch.tensor([[2, 5, 3]]))[0].shape == (1, 3, 32)
+    assert digest == digest_of_file(tmp_path / TOKENIZER_FILE)
+
+
+def test_a_sound_bundle_loads_and_scores(bundle: Path, tiny_task: TaskConfig) -> None:
+    assert load_spec(bundle).variant == "fp32"
+    outcome = scoring_flow(bundle, tiny_task).score(
+        [row(0, "refund please", "the card was charged"), row(1, "", "the app is slow")]
+    )
+    assert [scored.prepared.record.record_id for scored in outcome.scored] == ["t0", "t1"]
+    queue = outcome.scored[0].answers["queue"]
+    assert queue.scores.sum() == pytest.approx(1.0)
+    assert queue.confidence == max(queue.scores)
+
+
+@pytest.mark.parametrize("name", [MODEL_FILE, TOKENIZER_FILE])
+def test_a_truncated_file_is_named_with_both_digests(bundle: Path, name: str) -> None:
+    path = bundle / name
+    path.write_bytes(path.read_bytes()[:-100])
+    got = digest_of_file(path)[:12]
+    with pytest.raises(ArtifactError, match=rf"{name} has digest {got}, expected .*fetch"):
+        load_spec(bundle)
+
+
+@pytest.mark.parametrize("name", [MODEL_FILE, TOKENIZER_FILE])
+def test_a_missing_file_is_named(bundle: Path, name: str) -> None:
+    (bundle / name).unlink()
+    with pytest.raises(ArtifactError, match=f"{name} is missing; fetch the bundle again"):
+        load_spec(bundle)
+
+
+def test_a_folder_without_description_is_no_bundle(bundle: Path) -> None:
+    (bundle / BUNDLE_FILE).unlink()
+    with pytest.raises(ArtifactError, match=r"bundle\.json does not exist"):
+        load_spec(bundle)
+
+
+def test_another_cleaner_than_at_training_is_refused(bundle: Path, tiny_task: TaskConfig) -> None:
+    spec = BundleSpec.read(bundle / BUNDLE_FILE)
+    spec.model_copy(update={"cleaner_version": "0-old"}).write(bundle / BUNDLE_FILE)
+    with pytest.raises(ArtifactError, match="trained with text cleaner 0-old, installed is 1-"):
+        scoring_flow(bundle, tiny_task)
+
+
+def test_labels_in_another_order_are_refused_at_load(bundle: Path, tiny_task: TaskConfig) -> None:
+    """FAILURES row 42: a label map in another order gives every score the wrong name."""
+    head = tiny_task.heads["queue"]
+    swapped = head.model_copy(update={"labels": head.labels[::-1]})
+    heads = {**tiny_task.heads, "queue": swapped}
+    with pytest.raises(ArtifactError, match="head 'queue': labels of the model"):
+        scoring_flow(bundle, tiny_task.model_copy(update={"heads": heads}))
+
+
+def test_thresholds_come_from_the_task_not_from_the_bundle(
+    bundle: Path, tiny_task: TaskConfig
+) -> None:
+    def decisions(limit: float) -> list[str]:
+        heads = {
+            name: head.model_copy(update={"review_below": limit})
+            for name, head in tiny_task.heads.items()
+        }
+        flow = scoring_flow(bundle, tiny_task.model_copy(update={"heads": heads}))
+        return [scored.decision for scored in flow.score([row(0, "", "late parcel")]).scored]
+
+    assert decisions(0.0) == ["auto"]
+    assert decisions(1.0) == ["review"]

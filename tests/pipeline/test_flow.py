@@ -1,0 +1,254 @@
+"""The steps in their order: nothing is lost, nothing is answered for another row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.clean import Cleaner
+from pipeline.flow import Outcome, ScoringFlow, TextFlow, check_conservation
+from pipeline.heads import head_slices
+from pipeline.rows import RawRow, Rejected
+from pipeline.validate import Validator
+from pipeline.window import Tokens, Window, WindowTemplate
+from schemas.errors import ShardError
+from schemas.manifest import Counters
+from schemas.reasons import Reason, Stage
+from schemas.task import CleanConfig, ContractConfig, DataConfig, HeadConfig, WindowConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+HEADS = {"topic": HeadConfig(column="topic", labels=("even", "odd"), review_below=0.6)}
+POISON = "poison"
+TEXTS = st.sampled_from(["a", "b", "ab", "long " * 12, "", " \u200b ", POISON, "[SEP]", None, 7])
+
+
+class FakeTokenizer:
+    """A token for each character, its id the code point."""
+
+    single = WindowTemplate(gaps=((1,), (2,)), types=(0,), gap_types=((0,), (0,)))
+    pair = WindowTemplate(gaps=((1,), (2,), (2,)), types=(0, 1), gap_types=((0,), (0,), (1,)))
+
+    def tokenize(self, texts: list[str]) -> list[Tokens]:
+        return [
+            Tokens(tuple(map(ord, text)), tuple((i, i + 1) for i in range(len(text))))
+            for text in texts
+        ]
+
+
+class FakeEncoder:
+    """Scores from the sum of a window's ids; NaN for the poisonous text. It counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Window, ...]] = []
+
+    def logits(self, windows: Sequence[Window]) -> npt.NDArray[np.float32]:
+        self.calls.append(tuple(windows))
+        return np.array([self._row(window) for window in windows], dtype=np.float32)
+
+    @staticmethod
+    def _row(window: Window) -> list[float]:
+        total = sum(window.input_ids)
+        poisonous = POISON in "".join(map(chr, window.input_ids))
+        return [float("nan"), 0.0] if poisonous else [float(total % 7), float(total % 5)]
+
+
+def text_flow(
+    *, columns: tuple[str, ...] = ("text",), contract: ContractConfig | None = None
+) -> TextFlow:
+    return TextFlow(
+        Validator(
+            DataConfig(incoming="x", id_column="id", text_columns=columns),
+            contract or ContractConfig(),
+        ),
+        Cleaner(CleanConfig(), special_tokens=("[SEP]",)),
+        FakeTokenizer(),
+        WindowConfig(max_tokens=16, stride_tokens=4, max_chars=100),
+        detect_language=lambda text: "xx" if text else "und",
+    )
+
+
+def rows(*texts: Any, ids: Sequence[str | None] | None = None) -> list[RawRow]:
+    names = ids or [f"r{number}" for number in range(len(texts))]
+    return [
+        RawRow("file", number, {"id": name, "text": text}, f"raw {number}".encode())
+        for number, (name, text) in enumerate(zip(names, texts, strict=True))
+    ]
+
+
+def score(items: Sequence[RawRow | Rejected], encoder: FakeEncoder | None = None) -> Outcome:
+    return ScoringFlow(text_flow(), encoder or FakeEncoder(), head_slices(HEADS)).score(items)
+
+
+def reading_trouble(number: int) -> Rejected:
+    return Rejected(None, "file", number, Stage.READ, Reason.INVALID_JSON, "bad", b"raw")
+
+
+@given(st.lists(st.tuples(TEXTS, st.booleans(), st.booleans()), max_size=30))
+def test_every_row_is_scored_or_quarantined_once(mix: list[tuple[Any, bool, bool]]) -> None:
+    """FAILURES rows 5 to 7: the conservation law, for any mix of rows."""
+    items: list[RawRow | Rejected] = []
+    for number, (text, has_id, readable) in enumerate(mix):
+        values = {"id": f"r{number}" if has_id else None, "text": text}
+        row = RawRow("file", number, values, b"raw")
+        items.append(row if readable else reading_trouble(number))
+    outcome = score(items)
+    scored = [item.prepared.record.source_row for item in outcome.scored]
+    rejected = [item.source_row for item in outcome.rejected]
+    assert sorted(scored + rejected) == list(range(len(items)))
+    assert scored == sorted(scored)
+    assert rejected == sorted(rejected)
+    counters = outcome.counters
+    assert counters.rows_read == len(items)
+    assert (counters.rows_scored, counters.rows_quarantined) == (len(scored), len(rejected))
+    assert sum(counters.quarantined_by_reason.values()) == len(rejected)
+    assert counters.windows_made == counters.windows_aggregated
+
+
+@pytest.mark.parametrize(
+    ("text", "stage", "reason"),
+    [
+        (None, Stage.VALIDATE, Reason.MISSING_TEXT),
+        ("   ", Stage.VALIDATE, Reason.MISSING_TEXT),
+        (float("nan"), Stage.VALIDATE, Reason.MISSING_TEXT),
+        (7, Stage.VALIDATE, Reason.WRONG_TYPE),
+        ("\u200b\u200b", Stage.CLEAN, Reason.EMPTY_AFTER_CLEANING),
+        ("<br><br>", Stage.CLEAN, Reason.EMPTY_AFTER_CLEANING),
+        (POISON, Stage.INFER, Reason.NON_FINITE_SCORE),
+    ],
+)
+def test_a_rejected_row_tells_its_stage_and_reason(text: Any, stage: Stage, reason: Reason) -> None:
+    """FAILURES row 37: null, blank and non-text values are quarantined, not crashed on."""
+    outcome = score(rows("a", text, "b"))
+    (rejected,) = outcome.rejected
+    assert (rejected.stage, rejected.reason) == (stage, reason)
+    assert (rejected.record_id, rejected.source_row, rejected.raw) == ("r1", 1, b"raw 1")
+    assert outcome.counters.quarantined_by_reason == {reason.value: 1}
+    assert [item.prepared.record.record_id for item in outcome.scored] == ["r0", "r2"]
+
+
+def test_what_was_rejected_while_reading_passes_through() -> None:
+    trouble = reading_trouble(1)
+    outcome = score([rows("a")[0], trouble])
+    assert outcome.rejected == [trouble]
+    assert outcome.counters.rows_read == 2
+
+
+def test_equal_texts_are_inferred_once_and_answered_for_each_record() -> None:
+    encoder = FakeEncoder()
+    outcome = score(rows("a", "b", " a ", "<b>a</b>", "b"), encoder)
+    assert len(encoder.calls) == outcome.counters.texts_inferred == 2
+    assert len(outcome.scored) == outcome.counters.rows_scored == 5
+    answers = [item.answers["topic"] for item in outcome.scored]
+    assert answers[0] is answers[2] is answers[3]
+    assert answers[1] is answers[4]
+    hashes = [item.prepared.text_hash for item in outcome.scored]
+    assert hashes[0] == hashes[2] == hashes[3] != hashes[1] == hashes[4]
+
+
+def test_a_poisonous_text_is_quarantined_each_time_it_comes() -> None:
+    """FAILURES row 30: NaN scores never reach the output; the other rows do."""
+    encoder = FakeEncoder()
+    outcome = score(rows(POISON, "a", POISON), encoder)
+    assert [row.record_id for row in outcome.rejected] == ["r0", "r2"]
+    assert outcome.counters.quarantined_by_reason == {"non_finite_score": 2}
+    assert len(encoder.calls) == 2
+    assert np.isfinite(outcome.scored[0].answers["topic"].scores).all()
+
+
+@given(st.permutations(["a", "b", "ab", "abc", "zz", "long" * 12]))
+def test_answers_follow_the_record_never_the_position(texts: list[str]) -> None:
+    """FAILURES row 10: the same record has the same answer wherever it stands."""
+    outcome = score(rows(*texts, ids=[f"id of {text}" for text in texts]))
+    for item in outcome.scored:
+        (alone,) = score(rows(item.prepared.record.values["text"])).scored
+        assert item.prepared.record.record_id == f"id of {item.prepared.record.values['text']}"
+        assert item.answers["topic"].scores.tolist() == alone.answers["topic"].scores.tolist()
+
+
+def test_a_giant_text_is_cut_and_flagged() -> None:
+    """FAILURES row 39: no row costs unbounded time; row 38: what is cut is told."""
+    encoder = FakeEncoder()
+    outcome = score(rows("x" * 100_000, "y" * 100), encoder)
+    giant, whole = outcome.scored
+    assert (giant.truncated, whole.truncated) == (True, False)
+    assert sum(len(windows) for windows in encoder.calls) == giant.n_windows + whole.n_windows
+    assert giant.n_windows == whole.n_windows == 10
+    assert giant.prepared.texts == ("x" * 100,)
+
+
+def test_a_long_text_is_the_weighted_mean_of_its_windows() -> None:
+    outcome = score(rows("abcdefghijklmnopqrstuvwxyz"))
+    (item,) = outcome.scored
+    assert item.n_windows == 3
+    assert item.answers["topic"].scores.sum() == pytest.approx(1.0)
+    assert outcome.counters.windows_made == 3
+    # 26 letters, two windows overlap by 4 each, and 2 control tokens a window.
+    assert outcome.counters.tokens_inferred == 26 + 2 * 4 + 3 * 2
+
+
+def test_two_text_columns_are_a_pair_and_a_border_is_no_text() -> None:
+    encoder = FakeEncoder()
+    flow = ScoringFlow(text_flow(columns=("subject", "body")), encoder, head_slices(HEADS))
+    pairs = [("ab", "c"), ("a", "bc"), ("", "abc"), ("abc", "")]
+    outcome = flow.score(
+        RawRow("f", n, {"id": str(n), "subject": s, "body": b}, b"")
+        for n, (s, b) in enumerate(pairs)
+    )
+    assert len({item.prepared.text_hash for item in outcome.scored}) == 4
+    ((first,), *_) = encoder.calls
+    assert first.input_ids == (1, ord("a"), ord("b"), 2, ord("c"), 2)
+    assert first.type_ids == (0, 0, 0, 0, 1, 1)
+
+
+def test_counters_are_those_of_each_call() -> None:
+    contract = ContractConfig.model_validate(
+        {"columns": {"kind": {"required": True, "severity": "warn"}}}
+    )
+    flow = ScoringFlow(text_flow(contract=contract), FakeEncoder(), head_slices(HEADS))
+    first = flow.score(rows("a  a", "[SEP] b")).counters
+    second = flow.score(rows("a  a")).counters
+    assert first.warned == {"kind:required": 2}
+    assert first.cleaned == {"special_tokens": 1, "whitespace": 2}
+    assert second.warned == {"kind:required": 1}
+    assert second.cleaned == {"whitespace": 1}
+
+
+def test_rows_to_review_are_counted() -> None:
+    outcome = score(rows("a", "b", "c", "d", "e"))
+    unsure = [item for item in outcome.scored if item.answers["topic"].confidence < 0.6]
+    assert outcome.counters.rows_to_review == len(unsure)
+    assert {item.decision for item in unsure} <= {"review"}
+
+
+def test_no_rows_at_all() -> None:
+    assert score([]) == Outcome()
+
+
+@pytest.mark.parametrize(
+    ("counters", "message"),
+    [
+        (Counters(rows_read=3, rows_scored=1, rows_quarantined=1), "3 rows read, but 1 scored"),
+        (Counters(rows_read=1, rows_scored=1, rows_quarantined=1), "1 rows read, but 1 scored"),
+        (Counters(windows_made=2, windows_aggregated=1), "2 windows made, but 1 aggregated"),
+    ],
+)
+def test_a_broken_law_is_an_error(counters: Counters, message: str) -> None:
+    with pytest.raises(ShardError, match=f"^shard 7: {message}"):
+        check_conservation(counters, what="shard 7")
+
+
+def test_an_encoder_that_loses_a_window_is_caught() -> None:
+    class Forgetful(FakeEncoder):
+        def logits(self, windows: Sequence[Window]) -> npt.NDArray[np.float32]:
+            return super().logits(windows)[:-1]
+
+    with pytest.raises(ShardError, match="record r0: 6 windows made, but the model answered 5"):
+        score(rows("x" * 60), Forgetful())

@@ -1,0 +1,109 @@
+"""A shard counts as done when its manifest is there, and that is written last."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.staging import Staging
+from schemas.fingerprint import digest_of_file
+from schemas.manifest import Counters, Shard, ShardManifest
+
+SHARD = Shard(
+    index=3, name="in/a.csv", path="/in/a.csv", format="csv", start=0, stop=9, first_row=0, rows=3
+)
+SCORES = pa.table({"record_id": ["a", "b"], "queue": ["x", "y"]})
+REJECTED = pa.table({"record_id": ["c"]})
+COUNTERS = Counters(rows_read=3, rows_scored=2, rows_quarantined=1)
+
+
+def write(staging: Staging) -> ShardManifest:
+    return staging.write(SHARD, scores=SCORES, quarantine=REJECTED, counters=COUNTERS)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.endswith(".tmp")
+    }
+
+
+def test_a_written_shard_is_done_and_named_by_its_index(tmp_path: Path) -> None:
+    """FAILURES row 6: file names are those of the shard, so a retry replaces, never adds."""
+    staging = Staging(tmp_path)
+    manifest = write(staging)
+    assert sorted(contents(tmp_path)) == [
+        "quarantine/part-00003.parquet",
+        "scores/part-00003.parquet",
+        "shards/00003.json",
+    ]
+    path = tmp_path / "scores" / manifest.scores.name
+    assert (manifest.scores.rows, manifest.quarantine.rows) == (2, 1)
+    assert manifest.scores.sha256 == digest_of_file(path)
+    assert pq.read_table(path).to_pylist() == SCORES.to_pylist()
+    assert staging.finished([SHARD]) == {3: manifest}
+
+
+def test_the_same_shard_gives_the_same_bytes(tmp_path: Path) -> None:
+    write(Staging(tmp_path / "a"))
+    write(Staging(tmp_path / "b"))
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+# Two tables and a manifest are each synced, renamed, and their folder is synced.
+KILLS = [("write_table", 2), ("fsync", 5), ("replace", 3)]
+
+
+@pytest.mark.parametrize(
+    ("step", "call"), [(step, call) for step, calls in KILLS for call in range(calls)]
+)
+def test_a_kill_at_any_step_leaves_no_done_shard_and_a_rerun_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, call: int
+) -> None:
+    """FAILURES rows 6 and 8: no half file counts, and the rerun publishes the same bytes."""
+    place = {"fsync": os, "replace": Path, "write_table": pq}[step]
+    original, calls = getattr(place, step), iter(range(100))
+
+    def dying(*arguments: object, **named: object) -> object:
+        if next(calls) == call:
+            raise KeyboardInterrupt
+        return original(*arguments, **named)
+
+    staging = Staging(tmp_path / "killed")
+    with monkeypatch.context() as patch:
+        patch.setattr(place, step, dying)
+        with pytest.raises(KeyboardInterrupt):
+            write(staging)
+    assert staging.finished([SHARD]) == {}
+    manifest = write(staging)
+    assert staging.finished([SHARD]) == {3: manifest}
+    write(Staging(tmp_path / "whole"))
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def test_a_torn_manifest_does_not_count(tmp_path: Path) -> None:
+    staging = Staging(tmp_path)
+    write(staging)
+    path = tmp_path / "shards" / "00003.json"
+    path.write_bytes(path.read_bytes()[:40])
+    assert staging.finished([SHARD]) == {}
+
+
+def test_the_manifest_of_another_shard_does_not_count(tmp_path: Path) -> None:
+    staging = Staging(tmp_path)
+    write(staging)
+    moved = SHARD.model_copy(update={"stop": 12, "rows": 4})
+    assert staging.finished([moved]) == {}
+
+
+def test_a_forgotten_shard_is_not_done(tmp_path: Path) -> None:
+    staging = Staging(tmp_path)
+    write(staging)
+    staging.forget(3)
+    staging.forget(4)
+    assert staging.finished([SHARD]) == {}
