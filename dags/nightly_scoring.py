@@ -33,7 +33,7 @@ DOC = """
 | `resolve_dates` | the dates of this run, first and last |
 | `validate` | quality pages; the run stops here if the data break their contract |
 | `score` | Parquet and `manifest.json`, published in one step |
-| `report` | an HTML page for people |
+| `report` | rows, quarantine, quality and samples, in this task's log |
 
 Which date: the parameter `date` (up to `through`), else the partition key, else the run's logical
 date, which on a schedule is the day that has ended. A run with none of them fails; nothing is

@@ -43,8 +43,7 @@ PARAMS = {
         "",
         type="string",
         title="Backbone",
-        description="hf:NAME, path:DIR, package:MODULE/DIR or models:/NAME@ALIAS. Empty: the "
-        "task's own.",
+        description="hf:NAME, path:DIR or package:MODULE/DIR. Empty: the task's own.",
         section="Recipe",
     ),
     "epochs": Param(

@@ -89,7 +89,8 @@ Everything is in {home}; the demo took {seconds:.0f} s.
   data-quality pages                  open {home}/quality/tickets/date={LAST_DATE}/index.html
   a model in a notebook               export MLFLOW_TRACKING_URI=sqlite:///{home}/mlflow.db
                                       mlflow.pyfunc.load_model("models:/tickets@champion")
-  a night again (no inference)        .venv/bin/nightmill score tickets --date {LAST_DATE} --home {home}
+  a night again (no inference)        export NIGHTMILL_HOME={home}
+                                      .venv/bin/nightmill score tickets --date {LAST_DATE}
 """
 
 

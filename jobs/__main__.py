@@ -7,6 +7,8 @@ import os
 
 import click
 
+from schemas.errors import did_you_mean
+
 # Job name to one line of help. A job's module is imported only when it is called or asked for
 # help, so that `nightmill jobs` and a typing error answer at once.
 JOBS = {
@@ -48,8 +50,6 @@ class LazyJobs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Adds a did-you-mean to click's own error."""
-        from schemas.errors import did_you_mean
-
         if args and args[0] not in self.list_commands(ctx):
             hint = did_you_mean(args[0], self.list_commands(ctx))
             ctx.fail(f"no such job {args[0]!r}{hint}; `nightmill jobs` lists them")

@@ -91,6 +91,7 @@ def summary(run: str, spec: BundleSpec) -> dict[str, Any]:
         "digest": spec.digest,
         "variant": spec.variant,
         "metrics": {name: metrics.model_dump() for name, metrics in spec.metrics.items()},
+        "fp32_metrics": {name: metrics.model_dump() for name, metrics in spec.fp32_metrics.items()},
         "gates": [gate.model_dump() for gate in spec.gates],
     }
 
@@ -109,7 +110,7 @@ def _log_to_mlflow(
             f"test.{name}.accuracy": head.accuracy,
             f"test.{name}.macro_f1": head.macro_f1,
             f"test.{name}.ece": head.expected_calibration_error,
-            f"test.{name}.macro_f1_fp32": bundled.fp32_metrics[name].macro_f1,
+            f"test.{name}.macro_f1_fp32": spec.fp32_metrics[name].macro_f1,
         }
     for variant, facts in bundled.facts.items():
         metrics[f"{variant}.megabytes"] = facts.megabytes

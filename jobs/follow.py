@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 _POLL_S = 0.5
 log = logging.getLogger(__name__)

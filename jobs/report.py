@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
 from jobs.options import Context, dates_options, job, overrides_argument
 from pipeline.outcome_report import Night, compare_with_outcomes, read_night, read_scores
-from schemas.bundle import HeadMetrics
-from schemas.home import Home
 from schemas.load import load_task
 from schemas.partition import date_range, parse_date
-from schemas.task import TaskConfig
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from schemas.bundle import HeadMetrics
+    from schemas.home import Home
+    from schemas.task import TaskConfig
 
 _SAMPLES = 3
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobs.options import Context, dates_options, dry_run_option, job, overrides_argument, show_config
+from jobs.options import (
+    Context,
+    dates_options,
+    dry_run_option,
+    job,
+    overrides_argument,
+    show_config,
+)
 from jobs.progress import Progress
 from pipeline.bundle import load_spec
 from pipeline.engines.host import usable_cpus
@@ -21,9 +25,15 @@ from pipeline.plan import Plan, check_reject_fraction, plan_partition
 from pipeline.publish import MANIFEST_FILE, Effort, Partition, reconcile
 from schemas.errors import NightmillError, ShardError
 from schemas.load import load_task
-from schemas.manifest import PartitionManifest, Shard
 from schemas.partition import date_range, parse_date
-from schemas.task import TaskConfig
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from schemas.manifest import PartitionManifest, Shard
+    from schemas.task import TaskConfig
 
 log = logging.getLogger(__name__)
 
@@ -85,14 +95,14 @@ def score_dates(
                 stack.enter_context(partition.lock())
                 runs.append(_Run(plan, partition))
             except NightmillError as error:
-                log.error("%s", error)  # noqa: TRY400 - the message says it all
+                log.error("%s", error)
                 failures.append(error)
         _infer(runs, config, bundle, failures)
         for run in runs:
             try:
                 done[run.plan.date.isoformat()] = run.publish()
             except NightmillError as error:
-                log.error("%s", error)  # noqa: TRY400
+                log.error("%s", error)
                 failures.append(error)
     if failures:
         # What a retry can finish comes first: it will meet the others again.
@@ -142,9 +152,7 @@ class _Run:
             worker_seconds=round(self.worker_seconds, 3),
             workers=self.workers,
         )
-        self.partition.publish(
-            manifest, keep_runs=self.plan.task.score.keep_runs, effort=effort
-        )
+        self.partition.publish(manifest, keep_runs=self.plan.task.score.keep_runs, effort=effort)
         counters = manifest.counters
         log.info(
             "%s: published run %s: %d read = %d scored + %d quarantined, %d to people",
@@ -176,8 +184,9 @@ def _infer(
     missing = [(run, shard) for run in runs for shard in run.todo]
     if not missing:
         return
-    from jobs.ray_session import ray_session
-    from jobs.scoring import ShardTask, score_shards
+    # Ray takes seconds to import, and a run that is already published needs none of it.
+    from jobs.ray_session import ray_session  # noqa: PLC0415
+    from jobs.scoring import ShardTask, score_shards  # noqa: PLC0415
 
     work = [
         ShardTask(shard, run.staging.folder, run.plan.date, run.plan.run) for run, shard in missing

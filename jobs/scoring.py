@@ -5,10 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 
@@ -18,7 +17,11 @@ from pipeline.staging import Staging
 from pipeline.tables import Lineage, quarantine_table, scores_table
 from schemas.errors import NightmillError, ShardError
 from schemas.manifest import ModelRef, Shard
-from schemas.task import TaskConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from schemas.task import TaskConfig
 
 log = logging.getLogger(__name__)
 

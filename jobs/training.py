@@ -15,14 +15,15 @@ import torch
 from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
-from jobs.logs import configure_logging
 from jobs.follow import following
+from jobs.logs import configure_logging
 from jobs.ray_session import ray_session
 from pipeline.engines.host import usable_cpus
 from pipeline.heads import head_slices
 from pipeline.model.checkpoint import new_classifier, save_checkpoint
 from pipeline.model.fit import Progress, choose_recipe, fit
 from pipeline.model.labelled import load_examples
+from pipeline.model.network import check_length
 from schemas import errors
 from schemas.errors import NightmillError, ShardError
 from schemas.manifest import write_atomically
@@ -100,6 +101,7 @@ def _train(config: TaskConfig, folder: Path, work: dict[str, Any]) -> None:
     valid = [example for example in examples if example.split == "valid"]
     heads = head_slices(config.heads)
     model = new_classifier(config.train, heads)
+    check_length(model, max_tokens=config.window.max_tokens)
     recipe = choose_recipe(config.train, n_train=len(train), hidden_size=model.heads.in_features)
     log.info("recipe: %d epochs at %g (%s)", recipe.epochs, recipe.learning_rate, recipe.why)
     progress = fit(

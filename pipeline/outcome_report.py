@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +18,15 @@ from pipeline.read import read_shard
 from pipeline.rows import RawRow
 from pipeline.survey import find_inputs, survey
 from pipeline.validate import id_text
-from schemas.bundle import HeadMetrics
 from schemas.errors import ArtifactError, DataContractError
-from schemas.home import Home
-from schemas.manifest import PartitionManifest
-from schemas.task import TaskConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.bundle import HeadMetrics
+    from schemas.home import Home
+    from schemas.manifest import PartitionManifest
+    from schemas.task import TaskConfig
 
 Target = int | tuple[int, ...] | None
 

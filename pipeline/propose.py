@@ -70,6 +70,8 @@ def propose_task(
 
 def _rows(path: Path, text: Sequence[str], home: Home) -> Iterator[Mapping[str, Any]]:
     data = DataConfig(incoming=str(path), text_columns=tuple(text))
+    # Whether the columns exist is asked afterwards: here a missing one is a typing error.
+    data = data.model_copy(update={"text_columns": ()})
     shards: tuple[Shard, ...] = survey((path,), data=data, home=home, rows_per_shard=10_000).shards
     for shard in shards:
         yield from (item.values for item in read_shard(shard) if isinstance(item, RawRow))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from schemas.reasons import Reason, Stage
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from schemas.reasons import Reason, Stage
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ class BundleSpec(Document):
     training_run: str
     data_digest: str
     metrics: dict[str, HeadMetrics]
+    fp32_metrics: dict[str, HeadMetrics] = Field(default_factory=dict)
     gates: tuple[GateResult, ...]
     host: Host
 

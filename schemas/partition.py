@@ -10,7 +10,7 @@ from schemas.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MAX_DATES = 366
+MAX_DATES = 31  # what a run tells of each date must fit its result, which Airflow keeps as XCom
 
 
 def parse_date(text: str, *, name: str) -> date:
@@ -29,13 +29,16 @@ def date_range(first: date, last: date) -> tuple[date, ...]:
     """All dates from `first` to `last`, both included.
 
     Raises:
-        ConfigError: the range runs backwards or covers more than a year.
+        ConfigError: the range runs backwards or covers more than a month.
     """
     days = (last - first).days + 1
     if days < 1:
         raise ConfigError(f"date range runs backwards: {first} to {last}")
     if days > MAX_DATES:
-        raise ConfigError(f"date range {first} to {last} has {days} days, at most {MAX_DATES}")
+        raise ConfigError(
+            f"date range {first} to {last} has {days} days, at most "
+            f"{MAX_DATES} fit one run; use Airflow's backfill for more"
+        )
     return tuple(first + timedelta(days=offset) for offset in range(days))
 
 

@@ -1,7 +1,7 @@
 """A model small enough to be made in a second: tokenizer, backbone, task and bundle."""
 
-# ruff: noqa: PLC0415 - torch and its like are imported by the fixtures that need them, so that
-# tests which need no model start at once.
+# torch and its like are imported by the fixtures that need them, so that tests which need no model
+# start at once.
 
 from __future__ import annotations
 

@@ -25,11 +25,23 @@ def evidence(bundled: Mapping[str, Any], registered: Mapping[str, Any]) -> str:
 
 def _metrics(metrics: Mapping[str, Mapping[str, Any]]) -> str:
     rows = [
-        (head, name, _number(value))
+        (
+            head,
+            str(values["rows"]),
+            _with_interval(values["accuracy"], values["accuracy_interval"]),
+            _with_interval(values["macro_f1"], values["macro_f1_interval"]),
+            _number(values["majority_accuracy"]),
+            _number(values["expected_calibration_error"]),
+        )
         for head, values in metrics.items()
-        for name, value in values.items()
     ]
-    return _table(("head", "metric", "value"), rows) if rows else "none were measured"
+    header = ("head", "held-out records", "accuracy", "macro-F1", "majority", "calibration error")
+    return _table(header, rows) if rows else "none were measured"
+
+
+def _with_interval(value: float, interval: Sequence[float]) -> str:
+    low, high = interval
+    return f"{value:.3f} (95 %: {low:.3f} to {high:.3f})"
 
 
 def _gates(gates: Sequence[Mapping[str, Any]]) -> str:

@@ -7,6 +7,7 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from schemas.errors import ArtifactError, ConfigError
@@ -60,7 +61,7 @@ def load_encoder(backbone: str, *, dropout: float) -> nn.Module:
         takes_pooler = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
         options = {"add_pooling_layer": False} if takes_pooler else {}
         encoder: nn.Module = AutoModel.from_pretrained(place, config=config, **options)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ArtifactError(f"train.backbone {backbone!r} cannot be loaded: {error}") from error
     return encoder
 

@@ -76,7 +76,6 @@ class Bundled:
 
     spec: BundleSpec
     facts: dict[Variant, VariantFacts]
-    fp32_metrics: dict[str, HeadMetrics]
     test_outputs: Outputs
     test: list[Example] = field(default_factory=list)
 
@@ -130,15 +129,16 @@ def make_bundle(
         training_run=source.training_run,
         data_digest=source.data_digest,
         metrics=_metrics(outputs, test, calibrated, seed=task.train.seed),
+        fp32_metrics=_metrics(
+            run_encoder(OnnxEncoder(files["fp32"]), test), test, heads, seed=task.train.seed
+        ),
         gates=tuple(gates),
         host=describe_host(),
     )
     facts = {name: _facts(path, test) for name, path in files.items()}
-    fp32 = run_encoder(OnnxEncoder(files["fp32"]), test)
-    fp32_metrics = _metrics(fp32, test, heads, seed=task.train.seed)
-    (folder / CARD_FILE).write_text(model_card(spec, fp32_metrics), encoding="utf-8")
+    (folder / CARD_FILE).write_text(model_card(spec), encoding="utf-8")
     spec.write(folder / BUNDLE_FILE)  # last: its existence means that the bundle is complete
-    return Bundled(spec, facts, fp32_metrics, outputs, test)
+    return Bundled(spec, facts, outputs, test)
 
 
 def _make_variants(

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from schemas.bundle import BundleSpec, HeadMetrics
+    from schemas.bundle import BundleSpec
 
 
-def model_card(spec: BundleSpec, fp32_metrics: Mapping[str, HeadMetrics]) -> str:
+def model_card(spec: BundleSpec) -> str:
     """Markdown with purpose, quality against FP32 and majority, gates, and limits."""
     lines = [
         f"# {spec.task.name}",
@@ -30,7 +28,7 @@ def model_card(spec: BundleSpec, fp32_metrics: Mapping[str, HeadMetrics]) -> str
             f"| {name} | {metrics.rows} "
             f"| {metrics.accuracy:.4f} ({_range(metrics.accuracy_interval)}) "
             f"| {metrics.macro_f1:.4f} ({_range(metrics.macro_f1_interval)}) "
-            f"| {fp32_metrics[name].macro_f1:.4f} "
+            f"| {spec.fp32_metrics[name].macro_f1:.4f} "
             f"| {metrics.expected_calibration_error:.4f} | {metrics.majority_accuracy:.4f} |"
         )
     lines += ["", "## Labels", ""]

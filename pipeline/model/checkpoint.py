@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from pipeline.model.backbone import load_encoder, save_tokenizer
@@ -56,8 +57,11 @@ def load_checkpoint(folder: Path, config: TrainConfig, heads: tuple[HeadSlice, .
     )
     try:
         model.heads.load_state_dict(load_file(folder / HEADS_FILE))
-    except RuntimeError as error:
-        raise ArtifactError(f"{folder}: heads do not fit the task: {error}") from error
+    except (RuntimeError, SafetensorError) as error:
+        raise ArtifactError(
+            f"{folder}: heads are damaged or do not fit the task: {error}; "
+            f"run the step `finetune` under another --run"
+        ) from error
     return model.eval()
 
 

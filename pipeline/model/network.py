@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
+from schemas.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -45,6 +47,22 @@ class Classifier(nn.Module):
             pooled = (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
         logits: Tensor = self.heads(self.dropout(pooled))
         return logits
+
+
+@torch.no_grad()
+def check_length(model: Classifier, *, max_tokens: int) -> None:
+    """Makes sure that `model` has positions for windows of `max_tokens`; leaves it in evaluation.
+
+    Raises:
+        ConfigError: it has fewer.
+    """
+    ids = torch.full((1, max_tokens), 2)  # any token but padding, which has no position in RoBERTa
+    try:
+        model.eval()(ids, torch.ones_like(ids))
+    except (IndexError, RuntimeError) as error:
+        raise ConfigError(
+            f"window.max_tokens {max_tokens} is more than the backbone reads ({error}); lower it"
+        ) from error
 
 
 def head_loss(

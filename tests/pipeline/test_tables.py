@@ -107,7 +107,7 @@ def test_pandas_pyarrow_and_duckdb_read_equal_values(tmp_path: Path) -> None:
     columns = ["record_id", "queue", "topics", "queue_confidence", "source_row", "partition_date"]
     arrow = [tuple(row[name] for name in columns) for row in pq.read_table(path).to_pylist()]
     frame = pd.read_parquet(path)[columns].assign(topics=lambda df: df["topics"].map(list))
-    query = f"SELECT {', '.join(columns)} FROM read_parquet('{path}')"  # noqa: S608
+    query = f"SELECT {', '.join(columns)} FROM read_parquet('{path}')"
     assert list(frame.itertuples(index=False, name=None)) == arrow
     assert duckdb.execute(query).fetchall() == arrow
     assert arrow[0] == ("t2", "b", ["x", "y"], 0.75, 5, dt.date(2026, 11, 28))

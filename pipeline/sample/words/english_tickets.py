@@ -1,7 +1,6 @@
 """English tickets."""
 
 # ruff: noqa: E501 - a template reads best on one line
-
 from __future__ import annotations
 
 from pipeline.sample.words.shape import TicketWords

@@ -28,7 +28,7 @@ def test_result_file_is_gone_afterwards(home, fake_jobs):
     class Spy:
         def run(self, command, *, environment, on_line):
             self.result, self.environment = command[-1], environment
-            with open(self.result, "w") as file:  # noqa: PTH123
+            with open(self.result, "w") as file:
                 file.write("{}")
             return Outcome(0, "")
 
@@ -38,7 +38,7 @@ def test_result_file_is_gone_afterwards(home, fake_jobs):
     spy = Spy()
     assert operator(runner=spy).execute({}) == {}
     with pytest.raises(FileNotFoundError):
-        open(spy.result)  # noqa: PTH123, SIM115
+        open(spy.result)
     assert spy.environment["NIGHTMILL_LOG_FORMAT"] == "text"
 
 

@@ -6,7 +6,17 @@ BUNDLED = {
     "run": "r",
     "digest": "0123456789abcdef",
     "variant": "int8_static",
-    "metrics": {"queue": {"macro_f1": 0.91234567, "rows": 500}},
+    "metrics": {
+        "queue": {
+            "rows": 500,
+            "accuracy": 0.93,
+            "accuracy_interval": [0.91, 0.95],
+            "macro_f1": 0.91234567,
+            "macro_f1_interval": [0.89, 0.93],
+            "majority_accuracy": 0.2,
+            "expected_calibration_error": 0.0312,
+        }
+    },
     "gates": [
         {
             "variant": "int8_static",
@@ -30,8 +40,8 @@ REGISTERED = {"name": "tickets", "version": "4", "run_id": "abc"}
 def test_page_shows_model_metrics_and_gates():
     page = evidence(BUNDLED, REGISTERED)
     assert page.startswith("**tickets version 4**, variant `int8_static`, bundle `0123456789ab`")
-    assert "| queue | macro_f1 | 0.9123 |" in page
-    assert "| queue | rows | 500 |" in page
+    accuracy, f1 = "0.930 (95 %: 0.910 to 0.950)", "0.912 (95 %: 0.890 to 0.930)"
+    assert f"| queue | 500 | {accuracy} | {f1} | 0.2 | 0.0312 |" in page
     assert "| int8_static | label_agreement | 0.99 | 0.97 | passed |" in page
     assert "| int8_dynamic | batch_invariance | 3 | 0 | **FAILED** |" in page
 

@@ -26,7 +26,7 @@ RAW = {
 
 
 def check(tmp_path, rows):
-    from pipeline.engines.great_expectations_suite import check_partition  # noqa: PLC0415 - see above
+    from pipeline.engines.great_expectations_suite import check_partition
 
     task = parse_task(RAW, source="test")
     validator, profile = Validator(task.data, task.contract), PartitionProfile(task)

@@ -41,7 +41,7 @@ def make_example() -> Callable[..., Example]:
 
 @pytest.fixture(scope="session")
 def toy_examples() -> list[Example]:
-    """160 to train on, 40 to validate and 40 to test, with texts of different lengths."""
+    """Two thirds to train on, a sixth to validate and a sixth to test; lengths differ."""
     chooser = random.Random(5)
     splits: list[Split] = ["train", "train", "train", "train", "valid", "test"]
     return [

@@ -15,12 +15,13 @@ from pipeline.model.labelled import save_examples
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    Train = Callable[..., list[dict[str, Any]]]
+
     from pipeline.model.labelled import Example
     from schemas.task import TaskConfig
 
 pytestmark = pytest.mark.slow
 WORKER = Path(__file__).with_name("distributed_worker.py")
-Train = Callable[..., list[dict[str, Any]]] if TYPE_CHECKING else Any
 
 
 @pytest.fixture

@@ -45,8 +45,7 @@ def test_fast_macro_f1_is_sklearns(pairs: tuple[list[int], list[int]]) -> None:
 def test_fast_macro_f1_is_sklearns_for_several_labels(rows: int, labels: int, seed: int) -> None:
     chooser = np.random.default_rng(seed)
     truth, predicted = (
-        (chooser.random((rows, labels)) < chooser.random(labels)).astype(np.int64)
-        for _ in range(2)
+        (chooser.random((rows, labels)) < chooser.random(labels)).astype(np.int64) for _ in range(2)
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

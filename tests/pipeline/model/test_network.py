@@ -11,7 +11,8 @@ from pipeline.batch import window_inputs
 from pipeline.heads import head_slices
 from pipeline.model.checkpoint import new_classifier
 from pipeline.model.gate import TorchEncoder
-from pipeline.model.network import head_loss, known_counts
+from pipeline.model.network import check_length, head_loss, known_counts
+from schemas.errors import ConfigError
 from schemas.task import HeadConfig
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def test_smoothing_by_hand() -> None:
 def test_rows_without_a_label_have_no_gradient_in_that_head() -> None:
     logits = torch.randn(3, 4, generator=torch.Generator().manual_seed(1)).requires_grad_()
     wanted = targets([0, -100, 1], [[1.0, 0.0], [0.0, 1.0], [NAN, NAN]])
-    head_loss(logits, wanted, HEADS, smoothing=0.1).backward()
+    head_loss(logits, wanted, HEADS, smoothing=0.1).backward()  # type: ignore[no-untyped-call]
     assert logits.grad is not None
     touched = logits.grad != 0
     assert touched.tolist() == [[True] * 4, [False, False, True, True], [True, True, False, False]]
@@ -71,7 +72,7 @@ def test_missing_rows_do_not_thin_the_mean() -> None:
 def test_no_label_at_all_is_zero_loss_that_can_go_backward() -> None:
     logits = torch.randn(2, 4).requires_grad_()
     loss = head_loss(logits, targets([-100, -100], [[NAN, NAN]] * 2), HEADS, smoothing=0.1)
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     assert float(loss.detach()) == 0.0
     assert logits.grad is not None
     assert not logits.grad.any()
@@ -130,3 +131,11 @@ def test_a_fully_masked_row_gives_numbers(
     logits = TorchEncoder(tiny_model).run(inputs)
     assert np.isfinite(logits).all()
     np.testing.assert_allclose(logits[1], tiny_model.heads.bias.detach().numpy(), atol=1e-6)
+
+
+def test_windows_longer_than_the_backbone_reads_are_a_config_error(tiny_model: Classifier) -> None:
+    check_length(tiny_model, max_tokens=512)
+    with pytest.raises(
+        ConfigError, match=r"window\.max_tokens 513 is more than the backbone reads"
+    ):
+        check_length(tiny_model, max_tokens=513)

@@ -1,5 +1,3 @@
-# ruff: noqa: S311 - seeded, so that a test sees the same draws each time
-
 from __future__ import annotations
 
 import csv

@@ -44,5 +44,5 @@ def test_a_simple_model_learns_the_labels_but_not_all_of_them(
     guesses = model.predict([text(row) for row in incoming])
     hits = sum(guess == row[label] for guess, row in zip(guesses, decided, strict=True))
     accuracy = hits / len(decided)
-    print(f"{task}.{label}: {accuracy:.3f} over {len(decided)} rows")  # noqa: T201
+    print(f"{task}.{label}: {accuracy:.3f} over {len(decided)} rows")
     assert 0.75 < accuracy < 0.97

@@ -1,0 +1,273 @@
+"""The way from labelled rows to a registered model, by command line; and its workers' wiring."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import threading
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+import ray
+import torch
+import yaml
+from ray.train import Checkpoint
+
+from jobs import training
+from pipeline.engines.registry import Registry
+from pipeline.model.fit import Progress
+from schemas.load import load_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from schemas.home import Home
+    from schemas.task import TaskConfig
+
+    Run = Callable[..., Result]
+
+KEYWORDS = {"billing": "invoice", "technical": "crash", "shipping": "parcel"}
+FILLER = ["the", "a", "my", "i", "it", "is", "was", "not", "please", "help", "today", "again"]
+
+
+def write_labelled(home: Home, *, rows: int = 240, **changes: Any) -> None:
+    """Labelled rows whose words decide the labels; `changes` go into the first row."""
+    chooser = random.Random(3)
+    records = []
+    for number in range(rows):
+        queue = list(KEYWORDS)[number % 3]
+        topics = [topic for topic in ("price", "quality") if chooser.random() < 0.5]
+        words = [*chooser.choices(FILLER, k=5), KEYWORDS[queue], *topics]
+        chooser.shuffle(words)
+        records.append(
+            {"ticket_id": f"t{number}", "subject": " ".join(words[:3]),
+             "body": " ".join([*words[3:], str(number)]), "queue": queue, "topics": topics}
+        )  # fmt: skip
+    records[0] |= changes
+    path = home.root / "labelled/tiny/rows.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+@pytest.fixture
+def train_home(home: Home, tiny_task: TaskConfig) -> Home:
+    """A home whose task `tiny` has nothing yet but its file."""
+    home.tasks.mkdir()
+    raw = tiny_task.model_dump(mode="json")
+    raw["train"] |= {"learning_rate": 5e-3, "epochs": 2, "threads_per_worker": 1}
+    (home.tasks / "tiny.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
+    return home
+
+
+@pytest.mark.slow
+def test_first_version_is_champion_the_next_is_challenger_the_same_is_not_trained_again(
+    train_home: Home, nightmill: Run, tmp_path: Path
+) -> None:
+    write_labelled(train_home)
+    result = tmp_path / "result.json"
+    first = nightmill("train", "tiny", "--result", str(result), home=train_home)
+    assert first.exit_code == 0, first.stderr
+    told = json.loads(result.read_text())
+    assert (told["name"], told["version"], told["champion"]) == ("tiny", "1", "1")
+    assert told["variant"] == "fp32"
+    assert set(told["metrics"]) == {"queue", "topics"}
+    assert {gate["gate"] for gate in told["gates"]} >= {"parity", "finite_outputs"}
+    assert all(gate["passed"] for gate in told["gates"])
+
+    result.unlink()
+    again = nightmill("train", "tiny", "--result", str(result), home=train_home)
+    assert again.exit_code == 0, again.stderr
+    assert "is already fine-tuned with this data and these settings" in again.stderr
+    assert json.loads(result.read_text()) == told
+
+    other = nightmill("train", "tiny", "--result", str(result), "train.seed=14", home=train_home)
+    assert other.exit_code == 0, other.stderr
+    second = json.loads(result.read_text())
+    assert (second["version"], second["champion"]) == ("2", "1")
+    assert second["digest"] != told["digest"]
+    assert second["run"] != told["run"]
+    registry = Registry(train_home)
+    assert registry.fetch("models:/tiny@challenger")[0].version == "2"
+    assert registry.fetch("models:/tiny@champion")[0].digest == told["digest"]
+
+    assert nightmill("promote", "tiny", "--approver", "test", home=train_home).exit_code == 0
+    assert registry.champion("tiny") == "2"
+    assert registry.fetch("models:/tiny@previous")[0].version == "1"
+
+    wrong = nightmill("finetune", "tiny", "--run", told["run"], "train.epochs=3", home=train_home)
+    assert wrong.exit_code == 4
+    assert "exists with other data or settings; choose another --run" in wrong.stderr
+
+
+def kill_worker_after(epochs: int, folder: Path, stop: threading.Event, killed: list[int]) -> None:
+    """Kills the training worker, a process below this one, once so many epochs are done."""
+    while not stop.wait(0.05):
+        if len(epochs_of(folder)) < epochs:
+            continue
+        for process in psutil.Process().children(recursive=True):
+            if "RayTrainWorker" in process.name() or "RayTrainWorker" in "".join(process.cmdline()):
+                process.kill()
+                killed.append(process.pid)
+                return
+
+
+def epochs_of(folder: Path) -> list[int]:
+    path = folder / training.EPOCHS_FILE
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [int(json.loads(line)["epoch"]) for line in lines]
+
+
+@pytest.mark.slow
+def test_a_killed_worker_goes_on_from_its_last_epoch(train_home: Home, nightmill: Run) -> None:
+    write_labelled(train_home)
+    folder = train_home.models("tiny") / "trial"
+    stop, killed = threading.Event(), list[int]()
+    killer = threading.Thread(target=kill_worker_after, args=(3, folder, stop, killed))
+    killer.start()
+    settings = ["train.epochs=40", "train.patience_epochs=40", "train.learning_rate=1e-4"]
+    try:
+        outcome = nightmill("finetune", "tiny", "--run", "trial", *settings, home=train_home)
+    finally:
+        stop.set()
+        killer.join()
+    assert outcome.exit_code == 0, outcome.stderr
+    assert len(killed) == 1
+    seen = epochs_of(folder)
+    assert set(seen) == set(range(1, 41))
+    assert len(seen) <= 42  # from the start it would be at least 43
+    history = json.loads((folder / "progress.json").read_text())["history"]
+    assert [row["epoch"] for row in history] == list(range(1, 41))
+
+
+def test_an_unknown_label_is_named(train_home: Home, nightmill: Run) -> None:
+    write_labelled(train_home, queue="biling")
+    outcome = nightmill("train", "tiny", home=train_home)
+    assert outcome.exit_code == 3
+    assert "unknown label 'biling' (did you mean 'billing'?) in 1 records (for example t0)" in (
+        outcome.stderr
+    )
+
+
+def test_rows_without_a_text_column_are_a_contract_error(train_home: Home, nightmill: Run) -> None:
+    folder = train_home.root / "labelled/tiny"
+    folder.mkdir(parents=True)
+    (folder / "rows.csv").write_text("ticket_id,title,queue\n1,hello,billing\n")
+    outcome = nightmill("train", "tiny", "data.labelled=labelled/tiny/*.csv", home=train_home)
+    assert outcome.exit_code == 3
+    assert "subject" in outcome.stderr
+
+
+def test_rows_without_any_label_are_a_contract_error(train_home: Home, nightmill: Run) -> None:
+    write_labelled(train_home)
+    overrides = ["heads.queue.column=quue", "heads.topics.column=tpics"]
+    outcome = nightmill("train", "tiny", *overrides, home=train_home)
+    assert outcome.exit_code == 3
+    assert "['quue', 'tpics']" in outcome.stderr
+
+
+def test_a_misspelt_setting_is_a_config_error(train_home: Home, nightmill: Run) -> None:
+    outcome = nightmill("train", "tiny", "train.epoch=2", home=train_home)
+    assert outcome.exit_code == 2
+    assert "unknown key 'train.epoch' (did you mean 'epochs'?)" in outcome.stderr
+
+
+def test_no_labelled_data_is_told_before_anything_starts(train_home: Home, nightmill: Run) -> None:
+    outcome = nightmill("train", "tiny", "data.labelled=null", home=train_home)
+    assert outcome.exit_code == 2
+    assert "names no labelled data; set data.labelled" in outcome.stderr
+    missing = nightmill("train", "tiny", home=train_home)
+    assert missing.exit_code == 3
+
+
+def test_a_backbone_that_is_not_there(train_home: Home, nightmill: Run) -> None:
+    write_labelled(train_home)
+    outcome = nightmill("train", "tiny", "train.backbone=path:/no/such", home=train_home)
+    assert outcome.exit_code == 4
+    assert "no config.json in /no/such" in outcome.stderr
+
+
+def test_dry_run_prints_the_settings_and_does_nothing(train_home: Home, nightmill: Run) -> None:
+    outcome = nightmill("train", "tiny", "--dry-run", "train.epochs=7", home=train_home)
+    assert outcome.exit_code == 0
+    assert yaml.safe_load(outcome.stdout)["train"]["epochs"] == 7
+    assert sorted(path.name for path in train_home.root.iterdir()) == ["tasks"]
+
+
+@pytest.mark.parametrize("step", ["bundle", "register"])
+def test_later_steps_want_a_run(step: str, train_home: Home, nightmill: Run) -> None:
+    assert nightmill(step, "tiny", home=train_home).exit_code == 2
+    outcome = nightmill(step, "tiny", "--run", "none", home=train_home)
+    assert outcome.exit_code == 4
+    assert "'none' is not fine-tuned; run `nightmill finetune` first" in outcome.stderr
+
+
+class FakeTrain:
+    """Ray Train as a worker sees it: a rank, and the last reported checkpoint."""
+
+    def __init__(self, folder: Path, *, rank: int = 0) -> None:
+        self.folder, self.rank = folder, rank
+        self.metrics: list[dict[str, Any]] = []
+
+    def get_context(self) -> Any:
+        return SimpleNamespace(get_world_rank=lambda: self.rank)
+
+    def get_checkpoint(self) -> Any:
+        kept = self.folder / "kept"
+        return Checkpoint.from_directory(str(kept)) if kept.exists() else None
+
+    def report(self, metrics: dict[str, Any], *, checkpoint: Any) -> None:
+        self.metrics.append(metrics)
+        if checkpoint is not None:
+            shutil.copytree(checkpoint.path, self.folder / "kept", dirs_exist_ok=True)
+
+
+def test_an_epoch_is_reported_and_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeTrain(tmp_path)
+    monkeypatch.setattr(ray, "train", fake)
+    assert training._last_state() is None
+    progress = Progress(epoch=2, step=9, history=[{"epoch": 2.0, "train_loss": 0.5}])
+    state = {"model": {"w": torch.arange(3)}, "progress": progress.__dict__}
+    training._report(tmp_path, progress, state, True)
+    assert fake.metrics == [{"epoch": 2.0, "train_loss": 0.5, "is_best": True}]
+    assert epochs_of(tmp_path) == [2]
+    found = training._last_state()
+    assert found is not None
+    assert found["progress"] == progress.__dict__
+    assert torch.equal(found["model"]["w"], torch.arange(3))
+    fake.rank = 1
+    shutil.rmtree(tmp_path / "kept")
+    training._report(tmp_path, progress, state, False)
+    assert epochs_of(tmp_path) == [2]
+    assert len(fake.metrics) == 2  # every rank reports, only the first leaves a checkpoint
+    assert training._last_state() is None
+
+
+def test_a_worker_leaves_our_own_error_for_the_driver(
+    train_home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray, "train", FakeTrain(tmp_path))
+    monkeypatch.setattr(training, "load_examples", lambda _: [])
+    task = load_task("tiny", train_home)
+    work = {
+        "task": task.model_dump(mode="json"),
+        "folder": str(tmp_path),
+        "threads": 1,
+        "pad_id": 0,
+    }
+    training._worker(work)
+    told = json.loads((tmp_path / "failure.json").read_text())
+    assert told["kind"] == "DataContractError"
+    assert told["message"].startswith("0 training and 0 validation records: need both")
+    longer = task.model_copy(update={"window": task.window.model_copy(update={"max_tokens": 600})})
+    training._worker(work | {"task": longer.model_dump(mode="json")})
+    told = json.loads((tmp_path / "failure.json").read_text())
+    assert told["kind"] == "ConfigError"
+    assert told["message"].startswith("window.max_tokens 600 is more than the backbone reads")
