@@ -91,7 +91,7 @@ def check_date(task: TaskConfig, context: Context, day: Date) -> Verdict:
     """
     profile = profile_partition(task, context, day)
     folder = context.home.quality(task.name) / f"date={day}"
-    result = check_partition(task, profile.columns, folder=folder)
+    result = check_partition(task, profile, folder=folder)
     problems = _broken_gates(task, profile)
     # The two gates say it in their own words, with examples.
     problems += [

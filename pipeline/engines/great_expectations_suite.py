@@ -14,11 +14,22 @@ from typing import TYPE_CHECKING, Any
 import great_expectations as gx
 import great_expectations.expectations as gxe
 import pandas as pd
+from great_expectations.data_context.types import base as chatty_module
+
+from pipeline.engines.quality_pages import (
+    INDEX,
+    CheckedExpectation,
+    QualityReport,
+    expected_in_words,
+    finish_pages,
+    observed_in_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from pipeline.partition_profile import PartitionProfile
     from schemas.task import ContractConfig, TaskConfig
 
 # No sample values: the pages are read by many, the rows are customers' words.
@@ -26,23 +37,16 @@ _RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
 
 
 @dataclass(frozen=True, slots=True)
-class FailedExpectation:
-    """One expectation that a partition does not meet; `fraction` is of its rows."""
-
-    message: str
-    check: str
-    column: str | None
-    critical: bool
-    failure_count: int
-    fraction: float
-
-
-@dataclass(frozen=True, slots=True)
 class SuiteResult:
-    """The start of the pages, and what failed."""
+    """The start of the pages, and what was found."""
 
     page: Path
-    failures: tuple[FailedExpectation, ...]
+    expectations: tuple[CheckedExpectation, ...]
+
+    @property
+    def failures(self) -> tuple[CheckedExpectation, ...]:
+        """The expectations that the partition does not meet, warnings among them."""
+        return tuple(each for each in self.expectations if not each.passed)
 
 
 def build_suite(task: TaskConfig, *, rows: int) -> gx.ExpectationSuite:
@@ -64,20 +68,24 @@ def build_suite(task: TaskConfig, *, rows: int) -> gx.ExpectationSuite:
     return gx.ExpectationSuite(name=task.name, expectations=expectations)
 
 
-def check_partition(
-    task: TaskConfig, columns: Mapping[str, Sequence[Any]], *, folder: Path
-) -> SuiteResult:
-    """Checks a partition's profile and replaces the pages in `folder`."""
-    frame = _frame(columns)
+def check_partition(task: TaskConfig, profile: PartitionProfile, *, folder: Path) -> SuiteResult:
+    """Checks a partition by its profile and replaces the pages in `folder`, named `date=D`."""
+    frame = _frame(profile.columns)
     pages = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     shutil.rmtree(pages, ignore_errors=True)
     pages.mkdir(parents=True)
-    results = _run(
-        _context(), build_suite(task, rows=len(frame)), frame, pages=pages, name=folder.name
+    suite = build_suite(task, rows=len(frame))
+    results = _run(_context(), suite, frame, pages=pages, name=folder.name)
+    report = QualityReport(
+        task=task.name,
+        partition=folder.name.removeprefix("date="),
+        rows=profile.rows,
+        by_reason={str(reason): count for reason, count in profile.by_reason.items()},
+        expectations=tuple(map(_checked, results)),
     )
+    finish_pages(pages, report)
     _replace_folder(pages, folder)
-    failures = tuple(_failure(result) for result in results if not result.success)
-    return SuiteResult(folder / "index.html", failures)
+    return SuiteResult(folder / INDEX, report.expectations)
 
 
 def _about_texts(task: TaskConfig) -> list[Any]:
@@ -146,8 +154,9 @@ def _series(values: Sequence[Any]) -> pd.Series[Any]:
 
 
 def _context() -> Any:
-    # Importing Great Expectations resets its log level; a line for each step drowns the job's own.
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)
+    # On import this module of theirs gives its logger a level of its own, so that what the entry
+    # point set for all of Great Expectations does not reach it.
+    logging.getLogger(chatty_module.__name__).setLevel(logging.NOTSET)
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
     # It comes with a site of its own in a new temporary folder, which nobody would remove.
@@ -192,21 +201,17 @@ def _run(
     return [result for run in outcome.run_results.values() for result in run.results]
 
 
-def _failure(result: Any) -> FailedExpectation:
-    settings = result.expectation_config
-    column = settings.kwargs.get("column")
-    count = int(result.result.get("unexpected_count") or 0)
-    percent = float(result.result.get("unexpected_percent") or 0.0)
-    observed = result.result.get("observed_value")
-    got = f"got {observed}" if observed is not None else f"{count} rows ({percent:.2f} %) do not"
-    about = f"column {column!r}" if column else "partition"
-    return FailedExpectation(
-        message=f"{about}: {settings.type} failed: {got}",
+def _checked(result: Any) -> CheckedExpectation:
+    settings, found = result.expectation_config, result.result
+    return CheckedExpectation(
         check=settings.type,
-        column=column,
+        column=settings.kwargs.get("column"),
         critical=str(getattr(settings.severity, "value", settings.severity)) == "critical",
-        failure_count=count,
-        fraction=percent / 100,
+        passed=bool(result.success),
+        expected=expected_in_words(settings.type, settings.kwargs),
+        observed=observed_in_words(settings.type, found, passed=bool(result.success)),
+        failure_count=int(found.get("unexpected_count") or 0),
+        fraction=float(found.get("unexpected_percent") or 0.0) / 100,
     )
 
 

@@ -48,7 +48,10 @@ def test_a_sound_range_of_dates(home):
         "missing_text": 1,
     }
     assert Path(second["page"]) == home / "quality/tickets/date=2026-11-28/index.html"
-    assert Path(second["page"]).is_file()
+    page = Path(second["page"]).read_text(encoding="utf-8")
+    assert '<span class="mark passed">sound</span>' in page
+    assert '<tr><td>missing_text</td><td class="number">1</td>' in page
+    assert "hush" not in page
 
 
 def test_all_dates_are_checked_before_the_error(home):
@@ -62,6 +65,8 @@ def test_all_dates_are_checked_before_the_error(home):
     assert "secret" not in output
     pages = sorted(path.name for path in (home / "quality" / "tickets").iterdir())
     assert pages == ["date=2026-11-27", "date=2026-11-28", "date=2026-11-29"]
+    broken = home / "quality/tickets/date=2026-11-28/index.html"
+    assert '<span class="mark failed">broken</span>' in broken.read_text(encoding="utf-8")
 
 
 def test_a_quiet_day_may_be_allowed(home):

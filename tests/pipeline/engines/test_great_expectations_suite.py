@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import logging
+import re
+from urllib.parse import unquote
+
 import pytest
 
 from pipeline.partition_profile import PartitionProfile
@@ -33,7 +37,7 @@ def check(tmp_path, rows):
     for number, values in enumerate(rows):
         row = RawRow("a.csv", number, values, b"")
         profile.add(row, validator.check(row))
-    return check_partition(task, profile.columns, folder=tmp_path / "date=2026-11-28")
+    return check_partition(task, profile, folder=tmp_path / "date=2026-11-28")
 
 
 def row(number, **values):
@@ -74,3 +78,42 @@ def test_a_rerun_replaces_the_pages_and_leaves_nothing_beside_them(tmp_path):
 def test_a_partition_without_rows_is_only_counted(tmp_path):
     (failure,) = check(tmp_path, []).failures
     assert (failure.column, failure.critical) == (None, True)
+
+
+def test_every_link_of_every_page_leads_to_a_file_or_a_place_beside_it(tmp_path):
+    rows = [row(0), row(1, channel="fax"), row(2, stars="private"), row(3, stars="private")]
+    check(tmp_path, rows)
+    found = sorted(tmp_path.rglob("*.html"))
+    assert len(found) == 3
+    for page in found:
+        text = page.read_text(encoding="utf-8")
+        assert re.findall(r"https?:|<script|<img|<iframe|<form|src=|url\(|@import", text) == []
+        for target in re.findall(r'href="([^"]*)"', text):
+            path, _, place = unquote(target).partition("#")
+            assert (page.parent / path).exists()
+            assert f'id="{place}"' in text or not place
+
+
+def test_the_index_tells_verdict_reasons_and_each_expectation(tmp_path):
+    rows = [row(0), row(1, channel="fax"), row(2, stars="private"), row(3, stars="private")]
+    result = check(tmp_path, rows)
+    page = result.page.read_text(encoding="utf-8")
+    assert "<title>tickets 2026-11-28: data quality</title>" in page
+    assert '<span class="mark failed">broken</span>' in page
+    assert page.count('<span class="mark ') == 1 + len(result.expectations) == 1 + 9
+    assert "at least 75 % of values to be one of 5</td><td>50 %</td>" in page
+    assert '<tr><td>value_not_allowed</td><td class="number">2</td>' in page
+    assert "private" not in page
+    assert "fax" not in page
+
+
+def test_a_check_logs_nothing_below_a_warning(tmp_path, caplog):
+    logger = logging.getLogger("great_expectations")
+    caplog.set_level(logging.INFO)
+    before = logger.level
+    logger.setLevel(logging.WARNING)  # as the entry point does
+    try:
+        check(tmp_path, [row(0), row(1)])
+    finally:
+        logger.setLevel(before)
+    assert [r.message for r in caplog.records if r.name.startswith("great_expectations")] == []
