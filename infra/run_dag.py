@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 import warnings
@@ -36,6 +37,7 @@ from settings import airflow_environment  # noqa: E402 - infra is no package
 @click.option(
     "--runs", help='Several runs in order: a JSON list of {"dag", "conf", "logical_date"}.'
 )
+@click.option("--prepare", is_flag=True, help="Only make Airflow's database and load the DAGs.")
 @click.option("--verbose", is_flag=True, help="Show the jobs' own log lines too.")
 def main(
     *,
@@ -44,9 +46,16 @@ def main(
     conf: str,
     logical_date: str | None,
     runs: str | None,
+    prepare: bool,
     verbose: bool,
 ) -> None:
-    """Run a DAG, or several in order, and stop at the first that fails (exit code 1)."""
+    """Run a DAG, or several in order, and stop at the first that fails (exit code 1).
+
+    Several of these commands may run at once on one home after one with --prepare has ended.
+    """
+    if prepare:
+        store_dags(home.resolve())
+        return
     if (dag_id is None) == (runs is None):
         raise click.UsageError("give a DAG id or --runs, one of the two")
     wanted = (
@@ -78,6 +87,23 @@ def load_dags(home: Path, *, log_level: str) -> dict[str, Any]:
     for path, problem in bag.import_errors.items():
         click.echo(f"{path}: {problem}", err=True)
     return dict(bag.dags)
+
+
+def store_dags(home: Path) -> None:
+    """Makes the database and writes all DAGs to it; runs that start together would race here."""
+    environment = airflow_environment(home, repository=REPOSITORY, log_level="ERROR")
+    (home / "airflow").mkdir(parents=True, exist_ok=True)
+    for command in (("db", "migrate"), ("dags", "reserialize")):
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow", *command],
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            click.echo(done.stdout + done.stderr, err=True)
+            sys.exit(done.returncode)
 
 
 def run_dag(dag: Any, *, conf: dict[str, Any], logical_date: str | None) -> bool:

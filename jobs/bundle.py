@@ -17,16 +17,18 @@ from pipeline.model.bundling import Bundled, Source, make_bundle
 from pipeline.model.checkpoint import load_checkpoint
 from pipeline.model.labelled import load_examples
 from pipeline.model.plots import plot_run
-from schemas.bundle import BUNDLE_FILE, BundleSpec
 from schemas.errors import ConfigError
 from schemas.load import load_task
 from schemas.manifest import write_atomically
 from schemas.training import Finetuned, TrainingRun
 
 if TYPE_CHECKING:
+    from schemas.bundle import BundleSpec
     from schemas.task import TaskConfig
 
 log = logging.getLogger(__name__)
+
+DONE_FILE = "bundled.json"
 
 
 @job(
@@ -62,12 +64,14 @@ def bundle(config: TaskConfig, context: Context, finetuned: Finetuned) -> Bundle
         ArtifactError: there is no checkpoint, or no variant passes its gates.
     """
     place = TrainingRun(context.home, config.name, finetuned.run)
-    if (place.bundle / BUNDLE_FILE).exists():
+    done = place.folder / DONE_FILE
+    if done.exists():
         spec = load_spec(place.bundle)
         if spec.task == config:
             log.info("run %s already has its bundle", place.name)
             return spec
-        shutil.rmtree(place.bundle)
+    shutil.rmtree(place.bundle, ignore_errors=True)
+    done.unlink(missing_ok=True)
     model = load_checkpoint(place.checkpoint, config.train, head_slices(config.heads))
     source = Source(
         training_run=finetuned.run,
@@ -81,6 +85,8 @@ def bundle(config: TaskConfig, context: Context, finetuned: Finetuned) -> Bundle
         checkpoint=place.checkpoint, folder=place.bundle,
     )  # fmt: skip
     _log_to_mlflow(context, place, finetuned, bundled)
+    # Last, so that a run that dies while it logs is logged by the next one.
+    write_atomically(done, json.dumps(summary(place.name, bundled.spec), indent=2).encode())
     return bundled.spec
 
 

@@ -147,7 +147,7 @@ class CompressConfig(Section):
         "fp32",
     )
     calibration_texts: Annotated[int, Field(ge=8)] = 256
-    gate_texts: Annotated[int, Field(ge=8)] = 512
+    gate_texts: Annotated[int, Field(ge=8)] = 256
     max_logit_difference_fp32: Annotated[float, Field(gt=0)] = 1e-3
     max_metric_drop: Annotated[float, Field(ge=0)] = 0.01
     min_label_agreement: Fraction = 0.97

@@ -121,7 +121,8 @@ class Registry:
         """
         spec = load_spec(bundle)
         if (known := self._version_of(name, spec.digest)) is not None:
-            self._client.set_registered_model_alias(name, CHALLENGER, known)
+            if known != self.champion(name):
+                self._client.set_registered_model_alias(name, CHALLENGER, known)
             return known
         mlflow.set_tracking_uri(self._uri)
         with mlflow.start_run(run_id=run_id), _quiet():

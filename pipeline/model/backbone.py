@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from torch import nn
 
 # As BERT and its relatives call it, and as DistilBERT and ModernBERT do.
-_DROPOUTS = (
-    "hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout",
-)  # fmt: skip
+_HIDDEN_DROPOUT = ("hidden_dropout_prob", "dropout")
+# Dropping attention weights keeps PyTorch from its fused CPU kernel: 1.2 against 1.8 thousand
+# tokens/s with the demo's encoder at 256 tokens.
+_ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")
 
 
 def locate(backbone: str) -> str:
@@ -48,15 +50,17 @@ def locate(backbone: str) -> str:
 def load_encoder(backbone: str, *, dropout: float) -> nn.Module:
     """The pretrained encoder, without the pooler that classification by mean or [CLS] never uses.
 
+    `dropout` is that of hidden states; attention weights are not dropped.
+
     Raises:
         ArtifactError: the weights cannot be loaded.
     """
     place = locate(backbone)
     try:
         config = AutoConfig.from_pretrained(place)
-        for name in _DROPOUTS:
-            if hasattr(config, name):
-                setattr(config, name, dropout)
+        for names, value in ((_HIDDEN_DROPOUT, dropout), (_ATTENTION_DROPOUT, 0.0)):
+            for name in filter(partial(hasattr, config), names):
+                setattr(config, name, value)
         model_class = AutoModel._model_mapping[type(config)]  # the class that from_pretrained picks
         takes_pooler = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
         options = {"add_pooling_layer": False} if takes_pooler else {}

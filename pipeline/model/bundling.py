@@ -136,6 +136,7 @@ def make_bundle(
         host=describe_host(),
     )
     facts = {name: _facts(path, test) for name, path in files.items()}
+    shutil.rmtree(work)  # kept only where no variant passed, for a person to look at
     (folder / CARD_FILE).write_text(model_card(spec), encoding="utf-8")
     spec.write(folder / BUNDLE_FILE)  # last: its existence means that the bundle is complete
     return Bundled(spec, facts, outputs, test)
@@ -174,14 +175,15 @@ def _measure_gates(
     pad_id: int,
 ) -> list[GateResult]:
     reference = TorchEncoder(model)
-    valid = splits["valid"]
-    texts = (valid + splits["train"])[: task.compress.gate_texts]
-    outputs = (run_encoder(reference, texts), run_encoder(reference, valid))
+    # All validation records, and training records where these are fewer than the gates want.
+    n_valid = len(splits["valid"])
+    texts = splits["valid"] + splits["train"][: max(0, task.compress.gate_texts - n_valid)]
+    outputs = run_encoder(reference, texts)
     batches = parity_batches([example.windows[0] for example in texts], pad_id=pad_id)
     gates = [parity_gate(reference, OnnxEncoder(files["fp32"]), batches, config=task.compress)]
     for variant, path in files.items():
         gates += variant_gates(
-            variant, path, texts=texts, valid=valid, reference=outputs, heads=heads,
+            variant, path, texts=texts, n_valid=n_valid, reference=outputs, heads=heads,
             config=task.compress,
         )  # fmt: skip
     return gates
@@ -208,7 +210,7 @@ def _metrics(
     }
 
 
-def _facts(path: Path, examples: Sequence[Example], *, windows: int = 128) -> VariantFacts:
+def _facts(path: Path, examples: Sequence[Example], *, windows: int = 64) -> VariantFacts:
     encoder = OnnxEncoder(path)
     chosen = [example.windows[0] for example in examples[:windows]]
     encoder.logits(chosen[:8])

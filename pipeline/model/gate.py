@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _PARITY_LENGTHS = (1, 2, 3, 7, 16, 33, 64, 128, 256)
 _INVARIANCE_WINDOWS = 64
+PARITY = "parity"
 
 
 class TorchEncoder:
@@ -85,7 +86,7 @@ def parity_gate(
     """Largest logit difference between PyTorch and the exported FP32 graph."""
     differences = [np.abs(reference.run(batch) - candidate.run(batch)).max() for batch in batches]
     # NumPy's max, unlike Python's, answers NaN when any of them is NaN.
-    return _at_most("fp32", "parity", float(np.max(differences)), config.max_logit_difference_fp32)
+    return _at_most("fp32", PARITY, float(np.max(differences)), config.max_logit_difference_fp32)
 
 
 def variant_gates(
@@ -93,22 +94,25 @@ def variant_gates(
     path: Path,
     *,
     texts: Sequence[Example],
-    valid: Sequence[Example],
-    reference: tuple[Outputs, Outputs],
+    n_valid: int,
+    reference: Outputs,
     heads: tuple[HeadSlice, ...],
     config: CompressConfig,
 ) -> list[GateResult]:
-    """All gates of one variant against the reference's outputs on `texts` and on `valid`."""
+    """All gates of one variant against the reference's outputs on the same `texts`.
+
+    The first `n_valid` texts are validation records: on them alone quality is compared.
+    """
     encoder = OnnxEncoder(path)
-    on_texts, on_valid = run_encoder(encoder, texts), run_encoder(encoder, valid)
-    finite = float(np.mean([np.isfinite(logits).all() for logits in on_texts.logits]))
+    outputs = run_encoder(encoder, texts)
+    finite = float(np.mean([np.isfinite(logits).all() for logits in outputs.logits]))
     gates = [
         _at_least(variant, "finite_outputs", finite, 1.0),
         _at_most(variant, "neighbour_effect", neighbour_effect(encoder, texts), 0.0),
     ]
     for head in heads:
-        agreement = _agreement(reference[0], on_texts, head)
-        drop = _drop(reference[1], on_valid, valid, head)
+        agreement = _agreement(reference, outputs, head)
+        drop = _drop(reference.first(n_valid), outputs.first(n_valid), texts[:n_valid], head)
         gates += [
             _at_least(
                 variant, f"label_agreement.{head.name}", agreement, config.min_label_agreement
@@ -134,7 +138,8 @@ def choose_variant(prefer: Sequence[Variant], gates: Sequence[GateResult]) -> Va
         ArtifactError: none did; the message has each failed gate with its number.
     """
     for variant in prefer:
-        own = [gate for gate in gates if gate.variant == variant]
+        # Every variant is made from the FP32 graph: if that is wrong, so are they.
+        own = [gate for gate in gates if gate.variant == variant or gate.gate == PARITY]
         if own and all(gate.passed for gate in own):
             return variant
     failed = "; ".join(str(gate) for gate in gates if not gate.passed)

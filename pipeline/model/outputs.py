@@ -33,6 +33,10 @@ class Outputs:
             ]
         )
 
+    def first(self, n: int) -> Outputs:
+        """The outputs of the first `n` records."""
+        return Outputs(self.logits[:n], self.n_tokens[:n])
+
     def mean_logits(self) -> npt.NDArray[np.float64]:
         """Token-weighted mean logits `(N, L)`, on which temperatures are fitted."""
         return np.stack(

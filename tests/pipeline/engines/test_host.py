@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.engines import host
 from pipeline.engines.host import describe_host, usable_cpus
+from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,16 @@ def test_the_quota_caps_what_affinity_allows(
         path.write_text(limit + "\n")
     monkeypatch.setattr(host, "_CGROUP_LIMIT", path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.delenv("NIGHTMILL_CPUS", raising=False)
     assert usable_cpus() == cpus
+
+
+def test_a_person_may_say_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NIGHTMILL_CPUS", "3")
+    assert usable_cpus() == 3
+    monkeypatch.setenv("NIGHTMILL_CPUS", "half")
+    with pytest.raises(ConfigError, match="NIGHTMILL_CPUS: expected a whole number from 1"):
+        usable_cpus()
 
 
 def test_a_host_is_told_by_what_moves_quantized_scores() -> None:

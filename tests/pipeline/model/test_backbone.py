@@ -48,16 +48,23 @@ def test_hub_names_pass_through() -> None:
 def test_the_encoder_has_no_pooler_and_the_dropout_asked_for(tiny_backbone: Path) -> None:
     encoder = load_encoder(f"path:{tiny_backbone}", dropout=0.25)
     assert encoder.pooler is None
-    rates = {module.p for module in encoder.modules() if isinstance(module, torch.nn.Dropout)}
-    assert rates == {0.25}
+    rates = {
+        name: module.p
+        for name, module in encoder.named_modules()
+        if isinstance(module, torch.nn.Dropout)
+    }
+    attention = {name for name in rates if name.endswith("attention.self.dropout")}
+    assert len(attention) == 2
+    assert {rates.pop(name) for name in attention} == {0.0}
+    assert set(rates.values()) == {0.25}
 
 
 def test_dropout_reaches_distilbert_too(tmp_path: Path) -> None:
     config = DistilBertConfig(vocab_size=30, dim=8, n_layers=1, n_heads=2, hidden_dim=8)
     DistilBertModel(config).save_pretrained(tmp_path)
-    encoder = load_encoder(f"path:{tmp_path}", dropout=0.0)
+    encoder = load_encoder(f"path:{tmp_path}", dropout=0.3)
     rates = {module.p for module in encoder.modules() if isinstance(module, torch.nn.Dropout)}
-    assert rates == {0.0}
+    assert rates == {0.0, 0.3}
 
 
 @pytest.mark.parametrize("damage", ["no weights", "cut weights", "no type"])

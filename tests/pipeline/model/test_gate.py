@@ -70,6 +70,17 @@ def test_when_none_passes_each_failed_gate_is_told_with_its_number() -> None:
     )
 
 
+def test_an_export_that_is_wrong_blocks_every_variant() -> None:
+    gates = [
+        gate("int8_static", 0.5, passed=True),
+        GateResult(
+            variant="fp32", gate="parity", value=0.3, rule="<=", threshold=1e-3, passed=False
+        ),
+    ]
+    with pytest.raises(ArtifactError, match=r"fp32 parity: 0\.3 <= 0\.001 FAILED"):
+        choose_variant(("int8_static",), gates)
+
+
 @pytest.fixture
 def exported(tiny_model: Classifier, tmp_path: Path) -> Path:
     export_onnx(tiny_model, tmp_path / "model.onnx")
@@ -81,7 +92,7 @@ def measure(
 ) -> dict[str, GateResult]:
     outputs: Outputs = run_encoder(TorchEncoder(model), examples)
     found = variant_gates(
-        "fp32", path, texts=examples, valid=examples, reference=(outputs, outputs), heads=heads,
+        "fp32", path, texts=examples, n_valid=len(examples), reference=outputs, heads=heads,
         config=CompressConfig(),
     )  # fmt: skip
     return {result.gate: result for result in found}
