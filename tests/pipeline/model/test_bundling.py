@@ -15,11 +15,12 @@ from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.heads import head_slices
 from pipeline.model.bundling import Bundled, Source, make_bundle
 from pipeline.model.checkpoint import new_classifier, save_checkpoint
-from pipeline.model.fit import Recipe, fit
+from pipeline.model.fit import fit
 from pipeline.model.labelled import label_matrix
 from pipeline.model.metrics import head_metrics
 from pipeline.model.outputs import run_encoder
 from pipeline.model.plots import plot_run
+from pipeline.model.recipe import Recipe
 from schemas.errors import ArtifactError, DataContractError
 from schemas.fingerprint import digest_of_file
 from schemas.home import Home

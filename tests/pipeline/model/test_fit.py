@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from pipeline.model.checkpoint import new_classifier
-from pipeline.model.fit import Progress, Recipe, fit, record_logits, takes_segments
+from pipeline.model.fit import Progress, fit, record_logits, takes_segments
 from pipeline.model.labelled import label_matrix
 from pipeline.model.metrics import gate_metric
+from pipeline.model.recipe import Recipe
 from pipeline.window import Window
 from schemas.errors import DataContractError
 

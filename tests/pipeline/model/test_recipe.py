@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.model.fit import batches, choose_recipe, linear_warmup, parameter_groups
+from pipeline.model.fit import batches
+from pipeline.model.recipe import choose_recipe, freeze_lowest, linear_warmup, parameter_groups
 from schemas.task import TrainConfig
 
 if TYPE_CHECKING:
@@ -101,3 +102,17 @@ def test_lengths_are_grouped_but_not_sorted() -> None:
     assert padded < 1.1 * sum(lengths)  # in arrival order it is about twice as many
     firsts = [batch[0] for batch in made]
     assert firsts != sorted(firsts)
+
+
+@pytest.mark.parametrize(("layers", "frozen"), [(None, 0), (0, 5), (1, 5 + 16), (2, 5 + 32)])
+def test_embeddings_and_lowest_layers_stay_frozen(
+    tiny_model: Classifier, layers: int | None, frozen: int
+) -> None:
+    freeze_lowest(tiny_model, layers)
+    still = [name for name, p in tiny_model.named_parameters() if not p.requires_grad]
+    assert len(still) == frozen
+    assert all(p.requires_grad for p in tiny_model.heads.parameters())
+    trained = [
+        p for group in parameter_groups(tiny_model, TrainConfig(), 1e-4) for p in group["params"]
+    ]
+    assert len(trained) + frozen == len(list(tiny_model.parameters()))
