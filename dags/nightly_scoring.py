@@ -22,6 +22,8 @@ from schemas.task import TaskConfig
 log = logging.getLogger(__name__)
 
 TAGS = ["nightmill", "scoring"]
+# Airflow's form takes an empty field of type "string" for a missing one and blocks the button.
+OPTIONAL_TEXT = ["string", "null"]
 DATE_PATTERN = r"^(\d{4}-\d{2}-\d{2})?$"
 DOC = """
 ### Nightly scoring of `{name}`
@@ -58,14 +60,14 @@ def date_params() -> dict[str, Param]:
     return {
         "date": Param(
             "",
-            type="string",
+            type=OPTIONAL_TEXT,
             pattern=DATE_PATTERN,
             title="Date",
             description="Partition to score, as YYYY-MM-DD. Empty: the run's own date.",
         ),
         "through": Param(
             "",
-            type="string",
+            type=OPTIONAL_TEXT,
             pattern=DATE_PATTERN,
             title="Through",
             description="Last date of a range that begins at Date. Empty: that one date.",

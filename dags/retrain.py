@@ -41,7 +41,9 @@ PARAMS = {
     ),
     "backbone": Param(
         "",
-        type="string",
+        # Airflow's form takes an empty field of type "string" for a missing one and blocks the
+        # button.
+        type=["string", "null"],
         title="Backbone",
         description="hf:NAME, path:DIR or package:MODULE/DIR. Empty: the task's own.",
         section="Recipe",
@@ -131,7 +133,7 @@ def ask_person() -> ApprovalOperator:
         params={
             "reason": Param(
                 "",
-                type="string",
+                type=["string", "null"],
                 title="Reason",
                 description="Kept in the promotion history.",
             )

@@ -18,7 +18,7 @@ from jobs.options import (
     show_config,
 )
 from jobs.progress import Progress
-from pipeline.bundle import load_spec
+from pipeline.bundle import fitting_text_flow
 from pipeline.engines.host import usable_cpus
 from pipeline.engines.registry import Registry
 from pipeline.plan import Plan, check_reject_fraction, plan_partition
@@ -81,8 +81,8 @@ def score_dates(
     home = context.home
     # Resolved once: a promotion in the middle of the night changes nothing for this run.
     model, bundle = Registry(home).fetch(config.model_uri)
-    spec = load_spec(bundle)
-    spec.check_fits(config)
+    # Checked here as well as in each worker: what a worker raises while it is built Ray retries.
+    spec, _ = fitting_text_flow(bundle, config)
     log.info("model %s version %s (%s)", model.name, model.version, model.digest[:12])
     failures: list[NightmillError] = []
     done: dict[str, dict[str, Any]] = {}

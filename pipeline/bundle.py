@@ -50,8 +50,8 @@ def text_flow(task: TaskConfig, tokenizer: BackboneTokenizer) -> TextFlow:
     )
 
 
-def scoring_flow(folder: Path, task: TaskConfig, *, threads: int = 1) -> ScoringFlow:
-    """The whole flow of one worker from a bundle; `task` gives contract and review thresholds.
+def fitting_text_flow(folder: Path, task: TaskConfig) -> tuple[BundleSpec, TextFlow]:
+    """A bundle's description and its text steps, once it is sure that they fit the task.
 
     Raises:
         ArtifactError: the bundle does not fit the task, or its cleaner is not the one installed.
@@ -64,6 +64,16 @@ def scoring_flow(folder: Path, task: TaskConfig, *, threads: int = 1) -> Scoring
             f"the model was trained with text cleaner {spec.cleaner_version}, installed is "
             f"{text.cleaner.version}; train again, or install the version it was trained with"
         )
+    return spec, text
+
+
+def scoring_flow(folder: Path, task: TaskConfig, *, threads: int = 1) -> ScoringFlow:
+    """The whole flow of one worker from a bundle; `task` gives contract and review thresholds.
+
+    Raises:
+        ArtifactError: see `fitting_text_flow`, or the model cannot be loaded.
+    """
+    spec, text = fitting_text_flow(folder, task)
     encoder = OnnxEncoder(folder / MODEL_FILE, threads=threads)
     # Columns follow the bundle's order of heads; check_fits made sure that it is the task's too.
     return ScoringFlow(text, encoder, head_slices(task.heads, spec.temperatures))

@@ -24,7 +24,7 @@ def training_overrides(params: Mapping[str, Any]) -> list[str]:
     """`key.sub=value` arguments of what the form sets; an empty field leaves the task's own."""
     fields = {
         "train.epochs": params["epochs"],
-        "train.backbone": params["backbone"].strip(),
+        "train.backbone": (params["backbone"] or "").strip(),
         "train.seed": params["seed"],
     }
     return [f"{key}={value}" for key, value in fields.items() if value]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -86,6 +87,18 @@ def test_model_of_another_task(tiny_home, nightmill):
     assert result.exit_code == 4
     assert "head 'queue'" in last_error(result)
     assert "differ in name or order" in last_error(result)
+
+
+def test_model_of_another_cleaner(tiny_home, tiny_bundle, tmp_path, nightmill):
+    put(tiny_home, '{"ticket_id": "1", "subject": "a", "body": "b"}\n')
+    shutil.copytree(tiny_bundle, tmp_path / "old")
+    description = tmp_path / "old" / "bundle.json"
+    spec = json.loads(description.read_text()) | {"cleaner_version": "0-of-old"}
+    description.write_text(json.dumps(spec))
+    override = f"score.model=path:{tmp_path / 'old'}"
+    result = nightmill("score", "tiny", "--date", DAY, override, home=tiny_home)
+    assert result.exit_code == 4
+    assert "trained with text cleaner 0-of-old, installed is" in last_error(result)
 
 
 def test_bad_date(tiny_home, nightmill):

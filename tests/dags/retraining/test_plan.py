@@ -30,6 +30,10 @@ def test_defaults_leave_the_recipe_to_the_task():
     assert plan_of(DEFAULTS, "run") == {"finetune": base, "bundle": base, "register": base}
 
 
+def test_a_field_that_the_form_emptied_is_the_task_s_own():
+    assert plan_of({**DEFAULTS, "backbone": None}, "run") == plan_of(DEFAULTS, "run")
+
+
 def test_form_becomes_overrides():
     params = {
         **DEFAULTS,
