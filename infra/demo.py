@@ -71,8 +71,6 @@ def run_together(runs: dict[str, list[dict[str, object]]]) -> None:
         task: subprocess.Popen(
             [sys.executable, "infra/run_dag.py", "--home", home, "--runs", json.dumps(dags)],
             cwd=REPOSITORY,
-            # Two trainings with a core each are done sooner than two that share both cores.
-            env=os.environ | {"NIGHTMILL_CPUS": str(max(1, (os.cpu_count() or 1) // len(runs)))},
             stdout=subprocess.PIPE,
             text=True,
         )
