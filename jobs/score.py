@@ -95,18 +95,20 @@ def score_dates(
                 stack.enter_context(partition.lock())
                 runs.append(_Run(plan, partition))
             except NightmillError as error:
-                log.error("%s", error)
                 failures.append(error)
         _infer(runs, config, bundle, failures)
         for run in runs:
             try:
                 done[run.plan.date.isoformat()] = run.publish()
             except NightmillError as error:
-                log.error("%s", error)
                 failures.append(error)
     if failures:
-        # What a retry can finish comes first: it will meet the others again.
-        raise next((error for error in failures if error.retryable), failures[0])
+        # What a retry can finish is the job's outcome: it will meet the others again.
+        outcome = next((failure for failure in failures if failure.retryable), failures[0])
+        for other in failures:
+            if other is not outcome:
+                log.error("%s: %s", type(other).__name__, other)
+        raise outcome
     return {"model": model.model_dump(), "partitions": done}
 
 

@@ -241,7 +241,7 @@ class Registry:
         except MlflowException:
             names = ", ".join(sorted(m.name for m in self._client.search_registered_models()))
             return f"no model named {name!r} is registered (registered: {names or 'none'})"
-        listed = ", ".join(f"{alias} is version {version}" for alias, version in aliases.items())
+        listed = ", ".join(f"{alias} version {version}" for alias, version in aliases.items())
         return f"model {name!r} has {listed or 'no aliases'}"
 
     def _version_of(self, name: str, digest: str) -> str | None:

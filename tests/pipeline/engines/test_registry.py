@@ -119,7 +119,7 @@ def test_promotion_keeps_the_old_champion_as_previous(registered: Registry) -> N
     assert registered.promote("tiny", "2", approver="bob", reason="better") == "1"
     assert registered.champion("tiny") == "2"
     assert version_at(registered, PREVIOUS) == "1"
-    with pytest.raises(ArtifactError, match="champion is version 2"):
+    with pytest.raises(ArtifactError, match="champion version 2"):
         version_at(registered, CHALLENGER)
     assert registered.promote("tiny", "2", approver="bob", reason="again") == "2"
     assert version_at(registered, PREVIOUS) == "1"
@@ -142,10 +142,10 @@ def test_a_version_that_is_not_there_cannot_be_promoted(registered: Registry) ->
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("models:/tiny/9", "no model models:/tiny/9: model 'tiny' has .*champion is version 1"),
+        ("models:/tiny/9", "no model models:/tiny/9: model 'tiny' has .*champion version 1"),
         (
             "models:/tiny@beta",
-            "no model models:/tiny@beta: model 'tiny' has .*champion is version 1",
+            "no model models:/tiny@beta: model 'tiny' has .*champion version 1",
         ),
         ("models:/none@champion", r"no model named 'none' is registered \(registered: tiny\)"),
         ("models:/none/1", r"no model named 'none' is registered \(registered: tiny\)"),
