@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -100,7 +101,7 @@ def finetune(config: TaskConfig, context: Context, *, run: str | None = None) ->
         special_tokens=tokenizer.special_tokens,
         pad_id=tokenizer.pad_id,
         rows=data.rows,
-        rejected={"all": len(data.rejected)},
+        rejected=dict(sorted(Counter(row.reason.value for row in data.rejected).items())),
         epochs=progress["epoch"],
         best_epoch=progress["best_epoch"],
         valid_macro_f1=progress["best_metric"],

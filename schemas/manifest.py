@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -38,9 +38,6 @@ class Document(BaseModel):
             raise ArtifactError(f"{path} does not exist") from None
         except ValidationError as error:
             raise ArtifactError(f"{path} is not a {cls.__name__}: {error}") from error
-
-
-DocumentT = TypeVar("DocumentT", bound=Document)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

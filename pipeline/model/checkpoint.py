@@ -8,7 +8,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from pipeline.model.backbone import load_encoder, save_tokenizer
+from pipeline.model.backbone import load_encoder
 from pipeline.model.network import Classifier
 from pipeline.model.recipe import freeze_lowest
 from schemas.bundle import TOKENIZER_FILE
@@ -66,6 +66,3 @@ def load_checkpoint(folder: Path, config: TrainConfig, heads: tuple[HeadSlice, .
             f"run the step `finetune` under another --run"
         ) from error
     return model.eval()
-
-
-__all__ = ["load_checkpoint", "new_classifier", "save_checkpoint", "save_tokenizer"]

@@ -122,4 +122,6 @@ def test_retries_wait_longer_each_time():
 
 
 def test_kill_before_the_job_runs_is_harmless():
-    operator().on_kill()
+    job = operator()
+    job.on_kill()
+    assert job.runner is None
