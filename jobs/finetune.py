@@ -18,6 +18,7 @@ from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.labelled_rows import LabelledData, data_digest, load_labelled, survey_labelled
 from pipeline.model.backbone import save_tokenizer
 from pipeline.model.labelled import save_examples
+from pipeline.spool import temporary_spool
 from pipeline.tables import quarantine_table
 from schemas.errors import ArtifactError
 from schemas.fingerprint import digest_of
@@ -25,6 +26,8 @@ from schemas.load import load_task
 from schemas.training import Finetuned, TrainingRun
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from schemas.task import TaskConfig
 
 log = logging.getLogger(__name__)
@@ -67,8 +70,13 @@ def finetune(config: TaskConfig, context: Context, *, run: str | None = None) ->
     Raises:
         ConfigError, DataContractError, ArtifactError: see `load_labelled` and `load_encoder`.
     """
+    with temporary_spool(context.home, config.name) as spool:
+        return _finetune(config, context, run=run, spool=spool)
+
+
+def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: Path) -> Finetuned:
     started = time.monotonic()
-    labelled, test = survey_labelled(config, context.home)
+    labelled, test = survey_labelled(config, context.home, spool=spool)
     fingerprint = _fingerprint(config, data_digest(labelled, test))
     place = TrainingRun(context.home, config.name, run or fingerprint[:12])
     if (done := _already_done(place, fingerprint)) is not None:
@@ -77,7 +85,7 @@ def finetune(config: TaskConfig, context: Context, *, run: str | None = None) ->
     save_tokenizer(config.train.backbone, place.tokenizer)
     tokenizer = BackboneTokenizer(place.tokenizer)
     data = load_labelled(config, labelled, test, tokenizer=tokenizer)
-    _keep(place, data)
+    _keep(config, place, data)
     log.info(
         "%s: %d train, %d valid, %d test records; %d rejected, %d without a label",
         config.name, *data.rows.values(), len(data.rejected), data.unlabelled,
@@ -132,9 +140,12 @@ def _already_done(place: TrainingRun, fingerprint: str) -> Finetuned | None:
     return done
 
 
-def _keep(place: TrainingRun, data: LabelledData) -> None:
+def _keep(config: TaskConfig, place: TrainingRun, data: LabelledData) -> None:
     save_examples(data.examples, place.examples)
-    pq.write_table(quarantine_table(data.rejected), place.folder / "quarantine.parquet")
+    rejected = quarantine_table(
+        data.rejected, policy=config.quarantine, contract_version=config.contract_version
+    )
+    pq.write_table(rejected, place.folder / "quarantine.parquet")
 
 
 def _train(

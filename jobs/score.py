@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -91,7 +92,10 @@ def score_dates(
         for day in dates:
             partition = Partition(home, config.name, day)
             try:
-                plan = plan_partition(config, day, home=home, model=model, spec=spec)
+                stack.callback(shutil.rmtree, partition.spool, ignore_errors=True)
+                plan = plan_partition(
+                    config, day, home=home, model=model, spec=spec, spool=partition.spool
+                )
                 stack.enter_context(partition.lock())
                 runs.append(_Run(plan, partition))
             except NightmillError as error:

@@ -80,11 +80,15 @@ class ShardWorker:
     def score(self, work: ShardTask) -> str:
         """Scores one shard and answers its manifest as JSON."""
         lineage = Lineage(work.date, self._model, self._cleaner_version, work.run)
-        outcome = self._flow.score(read_shard(work.shard, id_column=self._task.data.id_column))
+        outcome = self._flow.score(read_shard(work.shard), date=work.date)
         manifest = Staging(work.staging).write(
             work.shard,
             scores=scores_table(outcome.scored, self._task.heads, lineage),
-            quarantine=quarantine_table(outcome.rejected),
+            quarantine=quarantine_table(
+                outcome.rejected,
+                policy=self._task.quarantine,
+                contract_version=self._task.contract_version,
+            ),
             counters=outcome.counters,
         )
         return manifest.model_dump_json()

@@ -13,6 +13,7 @@ from pipeline.engines.great_expectations_suite import check_partition
 from pipeline.partition_profile import PartitionProfile
 from pipeline.read import read_shard
 from pipeline.rows import Rejected
+from pipeline.spool import temporary_spool
 from pipeline.survey import find_inputs, survey
 from pipeline.validate import Validator
 from schemas.errors import DataContractError
@@ -114,14 +115,20 @@ def profile_partition(task: TaskConfig, context: Context, day: Date) -> Partitio
         DataContractError: there is no input, or a file of it cannot be read at all.
     """
     paths = find_inputs(task.data.incoming, context.home, date=day)
-    found = survey(
-        paths, data=task.data, home=context.home, rows_per_shard=task.score.rows_per_shard
-    )
     validator = Validator(task.data, task.contract)
     profile = PartitionProfile(task)
-    for shard in found.shards:
-        for row in read_shard(shard, id_column=task.data.id_column):
-            profile.add(row, row if isinstance(row, Rejected) else validator.check(row))
+    with temporary_spool(context.home, task.name) as spool:
+        found = survey(
+            paths,
+            data=task.data,
+            home=context.home,
+            rows_per_shard=task.score.rows_per_shard,
+            spool=spool,
+            unique_columns=task.contract.unique_columns,
+        )
+        for shard in found.shards:
+            for row in read_shard(shard):
+                profile.add(row, row if isinstance(row, Rejected) else validator.check(row, day))
     return profile
 
 

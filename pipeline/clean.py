@@ -55,7 +55,7 @@ class Cleaner:
             "special_tokens": self._tokens.neutralise,
             "whitespace": collapse_whitespace,
         }
-        self._steps = [(step, functions[step]) for step in ORDER if step in config.steps]
+        self._steps = [(step, functions[step]) for step in config.active if step in functions]
         settings = [[step for step, _ in self._steps], sorted(set(special_tokens))]
         digest = digest_of([CLEANER_VERSION, *settings])
         self.version = f"{CLEANER_VERSION}-{digest[:12]}"

@@ -15,12 +15,13 @@ import numpy.typing as npt
 
 from pipeline.heads import Answer, Decision, HeadSlice, answer, decide
 from pipeline.rows import RawRow, Record, Rejected
-from pipeline.window import Tokens, Window, Windows, WindowTemplate, make_windows
+from pipeline.window import Tokens, Window, Windows, WindowTemplate, cut_at_grapheme, make_windows
 from schemas.errors import ShardError
 from schemas.manifest import Counters
 from schemas.reasons import Reason, Stage
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pipeline.clean import Cleaner
@@ -47,7 +48,10 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class Prepared:
-    """A record whose text is clean; equal `text_hash` means equal text."""
+    """A record whose text is clean; equal `text_hash` means equal text.
+
+    `to_review`: the contract sends it to people, whatever the model says.
+    """
 
     record: Record
     texts: tuple[str, ...]
@@ -55,16 +59,17 @@ class Prepared:
     lang: str
     flags: tuple[str, ...]
     truncated: bool
+    to_review: bool = False
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A record with the answer of every head."""
+    """A record with the answer of every head; `spans` are its windows in the cleaned body."""
 
     prepared: Prepared
     answers: Mapping[str, Answer]
     decision: Decision
-    n_windows: int
+    spans: tuple[tuple[int, int], ...]
     truncated: bool
 
 
@@ -96,11 +101,25 @@ class TextFlow:
         self._window = window
         self._detect_language = detect_language
 
-    def prepare(self, rows: Iterable[RawRow | Rejected]) -> Iterator[Prepared | Rejected]:
-        """Validates and cleans rows, in order; one item out for each item in."""
+    def prepare(
+        self, rows: Iterable[RawRow | Rejected], *, date: dt.date | None = None
+    ) -> Iterator[Prepared | Rejected]:
+        """Validates and cleans rows, in order; one item out for each item in.
+
+        `date` is the partition's; without one, rules about time around it are not asked.
+        """
         for row in rows:
-            checked = self.validator.check(row) if isinstance(row, RawRow) else row
+            checked = self.validator.check(row, date) if isinstance(row, RawRow) else row
             yield self._clean(checked) if isinstance(checked, Record) else checked
+
+    def counts(self) -> dict[str, Counter[str]]:
+        """Texts changed by step, and broken rules that warn or stop, since the flow was made."""
+        validator = self.validator
+        return {
+            "cleaned": Counter(self.cleaned),
+            "warned": Counter(validator.warned),
+            "stopped": Counter(validator.stopped),
+        }
 
     def windows(self, prepared: Prepared) -> Windows:
         """The windows of a record."""
@@ -111,7 +130,7 @@ class TextFlow:
     def _clean(self, record: Record) -> Prepared | Rejected:
         limit = self._window.max_chars
         # A giant text is cut before the costly steps, so that no row costs unbounded time.
-        cut = [text[:limit] for text in record.texts]
+        cut = [cut_at_grapheme(text, limit) for text in record.texts]
         cleaned = [self.cleaner.clean(text) for text in cut]
         texts = tuple(result.text for result in cleaned)
         if not any(texts):
@@ -124,15 +143,21 @@ class TextFlow:
                 "nothing is left of the text after cleaning",
                 record.raw,
             )
-        flags = tuple(sorted({step for result in cleaned for step in result.changed}))
-        self.cleaned.update(flags)
+        lang = self._detect_language(texts[-1] or texts[0])
+        if (breach := self.validator.check_language(record, lang)) is not None:
+            return breach
+        changed = {step for result in cleaned for step in result.changed}
+        self.cleaned.update(changed)
+        to_review = self.validator.wants_review(lang)
+        flags = tuple(sorted({*changed, *(("language",) if to_review else ())}))
         return Prepared(
             record=record,
             texts=texts,
             text_hash=hashlib.sha256("\x1f".join(texts).encode()).hexdigest()[:32],
-            lang=self._detect_language(texts[-1] or texts[0]),
+            lang=lang,
             flags=flags,
-            truncated=any(len(text) > limit for text in record.texts),
+            truncated=cut != list(record.texts),
+            to_review=to_review,
         )
 
 
@@ -144,7 +169,7 @@ class ScoringFlow:
         self._encoder = encoder
         self._heads = heads
 
-    def score(self, rows: Iterable[RawRow | Rejected]) -> Outcome:
+    def score(self, rows: Iterable[RawRow | Rejected], *, date: dt.date | None = None) -> Outcome:
         """Scores rows in order; each distinct text is inferred once.
 
         Raises:
@@ -153,8 +178,8 @@ class ScoringFlow:
         outcome = Outcome()
         seen: dict[str, _Inferred] = {}
         tally: Counter[str] = Counter()
-        warned, cleaned = Counter(self._text.validator.warned), Counter(self._text.cleaned)
-        for item in self._text.prepare(rows):
+        before = self._text.counts()
+        for item in self._text.prepare(rows, date=date):
             tally["rows_read"] += 1
             if isinstance(item, Rejected):
                 outcome.rejected.append(item)
@@ -169,8 +194,9 @@ class ScoringFlow:
             rows_to_review=sum(scored.decision == "review" for scored in outcome.scored),
             texts_inferred=len(seen),
             quarantined_by_reason=_sorted(Counter(row.reason.value for row in outcome.rejected)),
-            cleaned=_sorted(self._text.cleaned - cleaned),
-            warned=_sorted(self._text.validator.warned - warned),
+            **{
+                name: _sorted(counts - before[name]) for name, counts in self._text.counts().items()
+            },
         )
         check_conservation(outcome.counters, what="shard")
         return outcome
@@ -188,15 +214,17 @@ class ScoringFlow:
             )
         tally["windows_aggregated"] += len(logits)
         if not np.isfinite(logits).all():
-            return _Inferred({}, "review", len(logits), windows.truncated)
+            return _Inferred({}, "review", (), windows.truncated)
+        spans = tuple((window.start_char, window.end_char) for window in windows.windows)
         answers = {head.name: answer(logits, n_tokens, head) for head in self._heads}
-        return _Inferred(answers, decide(answers, self._heads), len(logits), windows.truncated)
+        return _Inferred(answers, decide(answers, self._heads), spans, windows.truncated)
 
     def _keep(self, outcome: Outcome, item: Prepared, inferred: _Inferred) -> None:
         if inferred.answers:
             truncated = item.truncated or inferred.truncated
+            decision: Decision = "review" if item.to_review else inferred.decision
             outcome.scored.append(
-                Scored(item, inferred.answers, inferred.decision, inferred.n_windows, truncated)
+                Scored(item, inferred.answers, decision, inferred.spans, truncated)
             )
             return
         record = item.record
@@ -219,7 +247,7 @@ class _Inferred:
 
     answers: Mapping[str, Answer]
     decision: Decision
-    n_windows: int
+    spans: tuple[tuple[int, int], ...]
     truncated: bool
 
 

@@ -20,11 +20,15 @@ MULTI_THRESHOLD = 0.5
 
 @dataclass(frozen=True)
 class Answer:
-    """What one head says of one record: its label or labels, confidence, and `(L,)` scores."""
+    """What one head says of one record: its label or labels, confidence, and `(L,)` scores.
+
+    `window` is the index of the window that speaks most for the answer.
+    """
 
     labels: tuple[str, ...]
     confidence: float
     scores: Array
+    window: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,17 +77,21 @@ def answer(logits: Array, n_tokens: npt.NDArray[np.int64], head: HeadSlice) -> A
     """One head's answer from the logits `(W, L_all)` of all windows of a record.
 
     The confidence of a `multi` head is that of its least certain label, for one doubtful tag is
-    enough to want a person's look.
+    enough to want a person's look. For its answer speaks most the window with the highest
+    probability of any chosen label, of any label at all where none is chosen.
     """
-    scores = aggregate(probabilities(logits, head), n_tokens)
+    by_window = probabilities(logits, head)
+    scores = aggregate(by_window, n_tokens)
     labels = head.config.labels
     if head.config.kind == "single":
         best = int(scores.argmax())
-        return Answer((labels[best],), float(scores[best]), scores)
-    chosen = tuple(
-        label for label, score in zip(labels, scores, strict=True) if score >= MULTI_THRESHOLD
-    )
-    return Answer(chosen, float(np.maximum(scores, 1.0 - scores).min()), scores)
+        window = int(by_window[:, best].argmax())
+        return Answer((labels[best],), float(scores[best]), scores, window)
+    is_chosen = scores >= MULTI_THRESHOLD
+    chosen = tuple(label for label, yes in zip(labels, is_chosen, strict=True) if yes)
+    telling = by_window[:, is_chosen] if chosen else by_window
+    confidence = float(np.maximum(scores, 1.0 - scores).min())
+    return Answer(chosen, confidence, scores, int(telling.max(axis=1).argmax()))
 
 
 def decide(answers: Mapping[str, Answer], heads: tuple[HeadSlice, ...]) -> Decision:

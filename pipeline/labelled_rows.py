@@ -43,7 +43,7 @@ class LabelledData:
         return {split: counted[split] for split in ("train", "valid", "test")}
 
 
-def survey_labelled(task: TaskConfig, home: Home) -> tuple[Survey, Survey | None]:
+def survey_labelled(task: TaskConfig, home: Home, *, spool: Path) -> tuple[Survey, Survey | None]:
     """What is there to learn from: the labelled files, and the test files where there are some.
 
     Raises:
@@ -55,8 +55,8 @@ def survey_labelled(task: TaskConfig, home: Home) -> tuple[Survey, Survey | None
             f"task {task.name!r} names no labelled data; set data.labelled to files with the "
             f"columns {[head.column for head in task.heads.values()]}"
         )
-    return _survey(task, task.data.labelled, home), (
-        _survey(task, task.data.test, home) if task.data.test else None
+    return _survey(task, task.data.labelled, home, spool), (
+        _survey(task, task.data.test, home, spool) if task.data.test else None
     )
 
 
@@ -127,12 +127,19 @@ def _examples(
 
 def _prepared(task: TaskConfig, source: Survey, flow: TextFlow) -> Iterator[Prepared | Rejected]:
     for shard in source.shards:
-        yield from flow.prepare(read_shard(shard, id_column=task.data.id_column))
+        yield from flow.prepare(read_shard(shard))
 
 
-def _survey(task: TaskConfig, pattern: str, home: Home) -> Survey:
+def _survey(task: TaskConfig, pattern: str, home: Home, spool: Path) -> Survey:
     paths: tuple[Path, ...] = find_inputs(pattern, home, date=None)
-    return survey(paths, data=task.data, home=home, rows_per_shard=_ROWS_PER_SHARD)
+    return survey(
+        paths,
+        data=task.data,
+        home=home,
+        rows_per_shard=_ROWS_PER_SHARD,
+        spool=spool,
+        unique_columns=task.contract.unique_columns,
+    )
 
 
 def _check_share(task: TaskConfig, labelled: Survey, data: LabelledData) -> None:

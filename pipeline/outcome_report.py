@@ -15,7 +15,8 @@ from pipeline.model.labelled import Labeller, target_matrix
 from pipeline.model.metrics import head_metrics
 from pipeline.publish import Partition
 from pipeline.read import read_shard
-from pipeline.rows import RawRow
+from pipeline.rows import Rejected
+from pipeline.spool import temporary_spool
 from pipeline.survey import find_inputs, survey
 from pipeline.validate import id_text
 from schemas.errors import ArtifactError, DataContractError
@@ -107,12 +108,16 @@ def _outcomes(task: TaskConfig, home: Home, date: dt.date) -> Mapping[str, dict[
         return {}
     # An outcomes file has the id and the heads' columns, and no text.
     data = task.data.model_copy(update={"text_columns": ()})
-    found = survey(paths, data=data, home=home, rows_per_shard=100_000)
     labeller = Labeller(task.heads)
-    outcomes = {}
-    for shard in found.shards:
-        for row in read_shard(shard, id_column=id_column):
-            if isinstance(row, RawRow) and (name := id_text(row.values.get(id_column))):
-                outcomes[name] = labeller.read(row.values, record_id=name)
+    outcomes: dict[str, dict[str, Target]] = {}
+    with temporary_spool(home, task.name) as spool:
+        found = survey(paths, data=data, home=home, rows_per_shard=100_000, spool=spool)
+        for shard in found.shards:
+            for row in read_shard(shard):
+                # Of outcomes that share an id the first counts, as of records.
+                if isinstance(row, Rejected) or row.repeated:
+                    continue
+                if name := id_text(row.values.get(id_column)):
+                    outcomes[name] = labeller.read(row.values, record_id=name)
     labeller.check()
     return outcomes

@@ -12,13 +12,14 @@ from schemas.manifest import Counters, ModelRef, PartFile, PartitionManifest, Sh
 
 if TYPE_CHECKING:
     import datetime as dt
+    from pathlib import Path
 
     from schemas.bundle import BundleSpec
     from schemas.home import Home
     from schemas.task import TaskConfig
 
-OUTPUT_VERSION = 1  # raise it when the same input and model would give other bytes
-_SCORING_SECTIONS = ("data", "contract", "clean", "heads", "window")
+OUTPUT_VERSION = 2  # raise it when the same input and model would give other bytes
+_SCORING_SECTIONS = ("data", "contract", "clean", "quarantine", "heads", "window")
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Plan:
 
 
 def plan_partition(
-    task: TaskConfig, date: dt.date, *, home: Home, model: ModelRef, spec: BundleSpec
+    task: TaskConfig, date: dt.date, *, home: Home, model: ModelRef, spec: BundleSpec, spool: Path
 ) -> Plan:
     """Surveys a partition's input.
 
@@ -89,7 +90,14 @@ def plan_partition(
         DataContractError: there is no input, it cannot be read, or it has too few rows.
     """
     paths = find_inputs(task.data.incoming, home, date=date)
-    found = survey(paths, data=task.data, home=home, rows_per_shard=task.score.rows_per_shard)
+    found = survey(
+        paths,
+        data=task.data,
+        home=home,
+        rows_per_shard=task.score.rows_per_shard,
+        spool=spool,
+        unique_columns=task.contract.unique_columns,
+    )
     rows = sum(file.rows for file in found.inputs)
     if rows < task.contract.min_rows:
         raise DataContractError(

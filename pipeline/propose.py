@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.read import read_shard
 from pipeline.rows import RawRow
+from pipeline.spool import temporary_spool
 from pipeline.survey import survey
 from pipeline.validate import cell_text
 from schemas.errors import ConfigError, DataContractError, did_you_mean
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from schemas.home import Home
-    from schemas.manifest import Shard
 
 _MAX_LABELS = 1000
 _ID_NAMES = ("id", "record_id", "uuid", "key")
@@ -72,9 +72,10 @@ def _rows(path: Path, text: Sequence[str], home: Home) -> Iterator[Mapping[str, 
     data = DataConfig(incoming=str(path), text_columns=tuple(text))
     # Whether the columns exist is asked afterwards: here a missing one is a typing error.
     data = data.model_copy(update={"text_columns": ()})
-    shards: tuple[Shard, ...] = survey((path,), data=data, home=home, rows_per_shard=10_000).shards
-    for shard in shards:
-        yield from (item.values for item in read_shard(shard) if isinstance(item, RawRow))
+    with temporary_spool(home, "init") as spool:
+        found = survey((path,), data=data, home=home, rows_per_shard=10_000, spool=spool)
+        for shard in found.shards:
+            yield from (item.values for item in read_shard(shard) if isinstance(item, RawRow))
 
 
 def _require(path: Path, row: Mapping[str, Any], columns: Sequence[str]) -> None:

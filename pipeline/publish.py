@@ -57,6 +57,7 @@ class Partition:
         self.quarantine = home.quarantine(task) / day
         self._superseded = home.superseded(task) / day
         self._staging = home.staging(task) / day
+        self.spool = self._staging / "inputs"
 
     def current(self) -> PartitionManifest | None:
         """The published manifest, None before the first publication.

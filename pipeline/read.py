@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from pipeline.engines.parquet_rows import UndecodableRow, parquet_rows
 from pipeline.rows import RawRow, Rejected
 from pipeline.split import Piece, split_csv, split_lines
-from pipeline.validate import id_text
 from schemas.errors import DataContractError
 from schemas.reasons import Reason, Stage
 
@@ -35,20 +34,24 @@ class Trouble:
 Parse = Callable[[bytes], Mapping[str, Any] | Trouble]
 
 
-def read_shard(shard: Shard, *, id_column: str | None = None) -> Iterator[RawRow | Rejected]:
-    """Exactly `shard.rows` items in the order of the file, numbered from `shard.first_row`.
-
-    `id_column` only names the duplicates that the survey found.
+def read_shard(shard: Shard) -> Iterator[RawRow | Rejected]:
+    """Exactly `shard.rows_to_do` items in the order of the file, numbered from `shard.first_row`.
 
     Raises:
         DataContractError: the file is not what it was when it was surveyed.
     """
-    duplicates = frozenset(shard.duplicate_rows)
+    repeated: dict[int, tuple[str, ...]] = {}
+    for column, rows in shard.repeats.items():
+        for row in rows:
+            repeated[row] = (*repeated.get(row, ()), column)
+    only = None if shard.only_rows is None else frozenset(shard.only_rows)
     count = 0
     for item in _items(shard):
         count += 1
-        if item.source_row in duplicates and isinstance(item, RawRow):
-            yield _duplicate(item, id_column)
+        if only is not None and item.source_row not in only:
+            continue
+        if isinstance(item, RawRow) and item.source_row in repeated:
+            yield replace(item, repeated=repeated[item.source_row])
         else:
             yield item
     if count != shard.rows:
@@ -77,7 +80,7 @@ def numbered_parquet_rows(
     """
     for row_number, row in enumerate(parquet_rows(path, start=start, stop=stop), start):
         if isinstance(row, UndecodableRow):
-            trouble = Trouble(Reason.INVALID_UTF8, f"column {row.column!r} is not UTF-8")
+            trouble = Trouble(Reason.INVALID_ENCODING, f"column {row.column!r} is not UTF-8")
             yield _rejected(trouble, name=name, row=row_number, raw=_json_bytes(row.values))
         else:
             yield RawRow(name, row_number, row, _json_bytes(row))
@@ -129,7 +132,7 @@ def parse_json(raw: bytes) -> Mapping[str, Any] | Trouble:
     if not isinstance(values, dict):
         return Trouble(Reason.INVALID_JSON, f"expected an object, got {type(values).__name__}")
     if "\\u" in text and _has_lone_surrogate(values):
-        return Trouble(Reason.INVALID_UTF8, "a lone surrogate, half of a character")
+        return Trouble(Reason.INVALID_ENCODING, "a lone surrogate, half of a character")
     return values
 
 
@@ -190,7 +193,7 @@ def _decode(raw: bytes) -> str | Trouble:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = raw[error.start]
-        return Trouble(Reason.INVALID_UTF8, f"byte 0x{byte:02X} at position {error.start}")
+        return Trouble(Reason.INVALID_ENCODING, f"byte 0x{byte:02X} at position {error.start}")
 
 
 def _has_lone_surrogate(values: Mapping[str, Any]) -> bool:
@@ -210,17 +213,6 @@ def _json_bytes(values: Mapping[str, Any]) -> bytes:
 
 def _rejected(trouble: Trouble, *, name: str, row: int, raw: bytes) -> Rejected:
     return Rejected(None, name, row, Stage.READ, trouble.reason, trouble.detail, raw)
-
-
-def _duplicate(row: RawRow, id_column: str | None) -> Rejected:
-    rejected = _rejected(
-        Trouble(Reason.DUPLICATE_ID, "an earlier row of the partition has this id"),
-        name=row.source_file,
-        row=row.source_row,
-        raw=row.raw,
-    )
-    record_id = id_text(row.values.get(id_column)) if id_column else None
-    return replace(rejected, stage=Stage.VALIDATE, record_id=record_id)
 
 
 def _changed(shard: Shard, what: str) -> DataContractError:

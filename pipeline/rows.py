@@ -13,12 +13,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RawRow:
-    """One row as the file has it: values by column, and the bytes they were read from."""
+    """One row as the file has it: values by column, and the bytes they were read from.
+
+    `repeated` names the columns whose value an earlier row of the partition has, where it may not.
+    """
 
     source_file: str
     source_row: int
     values: Mapping[str, Any]
     raw: bytes
+    repeated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """One row that is not scored, with the reason; it goes to quarantine, it is never dropped."""
+    """One row that is not scored, with the reason; it goes to quarantine, it is never dropped.
+
+    Where `raw` is only the beginning of the row, `raw_sha256` and `raw_bytes` are of the whole.
+    """
 
     record_id: str | None
     source_file: str
@@ -44,3 +51,5 @@ class Rejected:
     reason: Reason
     detail: str
     raw: bytes
+    raw_sha256: str | None = None
+    raw_bytes: int | None = None

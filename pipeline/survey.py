@@ -74,17 +74,26 @@ def find_inputs(pattern: str, home: Home, *, date: date | None) -> tuple[Path, .
     return found
 
 
-def survey(paths: Iterable[Path], *, data: DataConfig, home: Home, rows_per_shard: int) -> Survey:
+def survey(
+    paths: Iterable[Path],
+    *,
+    data: DataConfig,
+    home: Home,
+    rows_per_shard: int,
+    spool: Path,
+    unique_columns: tuple[str, ...] = (),
+) -> Survey:
     """Digest, row count and shards of every file, in one pass and bounded memory.
 
-    Of the rows of a partition that share an id, the first wins; the others are named in their
-    shards' `duplicate_rows`.
+    Of the rows of a partition that share an id, or a value of one of `unique_columns`, the first
+    wins; the others are named in their shards' `repeats`. Inputs that cannot be read from the
+    middle are copied into the folder `spool` as plain UTF-8, named by their content.
 
     Raises:
         ConfigError: a file's format cannot be told.
         DataContractError: a file lacks a column or is damaged.
     """
-    seen = _SeenIds(data.id_column)
+    seen = _SeenValues((*([data.id_column] if data.id_column else []), *unique_columns))
     inputs: list[InputFile] = []
     shards: list[Shard] = []
     for path in paths:
@@ -112,25 +121,24 @@ def file_format(path: Path, data: DataConfig) -> FileFormat:
         ) from None
 
 
-class _SeenIds:
-    """Ids met so far in a partition; 16 bytes of a hash stand for each."""
+class _SeenValues:
+    """Values met so far in a partition, by column; 16 bytes of a hash stand for each."""
 
-    def __init__(self, id_column: str | None) -> None:
-        self._id_column = id_column
-        self._digests: set[bytes] = set()
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self._digests: dict[str, set[bytes]] = {column: set() for column in columns}
 
-    def repeats(self, item: RawRow | Rejected) -> bool:
-        """Whether an earlier row has the id of this one."""
-        if self._id_column is None or isinstance(item, Rejected):
-            return False
-        record_id = id_text(item.values.get(self._id_column))
-        if record_id is None:
-            return False
-        digest = hashlib.blake2b(record_id.encode(), digest_size=16).digest()
-        if digest in self._digests:
-            return True
-        self._digests.add(digest)
-        return False
+    def repeated(self, item: RawRow | Rejected) -> Iterator[str]:
+        """The columns of a row whose value an earlier row has."""
+        if isinstance(item, Rejected):
+            return
+        for column, digests in self._digests.items():
+            value = id_text(item.values.get(column))
+            if value is None:
+                continue
+            digest = hashlib.blake2b(value.encode(), digest_size=16).digest()
+            if digest in digests:
+                yield column
+            digests.add(digest)
 
 
 @dataclass(slots=True)
@@ -141,7 +149,7 @@ class _Cut:
     stop: int
     first_row: int
     rows: int
-    duplicates: list[int]
+    repeats: dict[str, list[int]]
 
     def shard(self, index: int, file: InputFile, *, path: Path) -> Shard:
         return Shard(
@@ -153,7 +161,7 @@ class _Cut:
             stop=self.stop,
             first_row=self.first_row,
             rows=self.rows,
-            duplicate_rows=tuple(self.duplicates),
+            repeats={column: tuple(rows) for column, rows in self.repeats.items()},
         )
 
 
@@ -175,7 +183,7 @@ def _files_at(location: str, home: Home) -> tuple[Path, ...]:
 
 
 def _survey_file(
-    path: Path, data: DataConfig, *, home: Home, seen: _SeenIds, rows_per_shard: int
+    path: Path, data: DataConfig, *, home: Home, seen: _SeenValues, rows_per_shard: int
 ) -> tuple[InputFile, list[_Cut]]:
     name = path.relative_to(home.root).as_posix() if path.is_relative_to(home.root) else str(path)
     kind = file_format(path, data)
@@ -214,16 +222,16 @@ class _HashingFile(io.RawIOBase):
         return count
 
 
-def _cut(rows: Iterable[_Placed], seen: _SeenIds, rows_per_shard: int) -> list[_Cut]:
+def _cut(rows: Iterable[_Placed], seen: _SeenValues, rows_per_shard: int) -> list[_Cut]:
     cuts: list[_Cut] = []
     for number, (start, stop, item) in enumerate(rows):
         if number % rows_per_shard == 0:
-            cuts.append(_Cut(start, stop, number, 0, []))
+            cuts.append(_Cut(start, stop, number, 0, {}))
         cut = cuts[-1]
         cut.stop = stop
         cut.rows += 1
-        if seen.repeats(item):
-            cut.duplicates.append(number)
+        for column in seen.repeated(item):
+            cut.repeats.setdefault(column, []).append(number)
     return cuts
 
 

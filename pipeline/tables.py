@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pipeline.flow import Scored
     from pipeline.rows import Rejected
     from schemas.manifest import ModelRef
-    from schemas.task import HeadConfig
+    from schemas.task import HeadConfig, QuarantineConfig
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,12 @@ def scores_table(
         columns[name] = [a.labels[0] if single else list(a.labels) for a in answers]
         columns[f"{name}_confidence"] = np.array([a.confidence for a in answers], np.float32)
         columns[f"{name}_scores"] = [a.scores.astype(np.float32) for a in answers]
+        columns[f"{name}_window"] = np.array([a.window for a in answers], np.int32)
     columns |= {
         "decision": [row.decision for row in rows],
         "lang": [row.prepared.lang for row in rows],
-        "n_windows": [row.n_windows for row in rows],
+        "n_windows": [len(row.spans) for row in rows],
+        "spans": [[{"start": start, "end": end} for start, end in row.spans] for row in rows],
         "truncated": [row.truncated for row in rows],
         "flags": [list(row.prepared.flags) for row in rows],
         "text_hash": [row.prepared.text_hash for row in rows],
@@ -60,18 +63,25 @@ def scores_table(
     return _table(columns, scores_schema(heads))
 
 
-def quarantine_table(rows: Sequence[Rejected]) -> pa.Table:
-    """Rejected rows in the order given."""
-    schema = quarantine_schema()
-    # Enum members are strings; Arrow wants exactly str.
+def quarantine_table(
+    rows: Sequence[Rejected], *, policy: QuarantineConfig, contract_version: str
+) -> pa.Table:
+    """Rejected rows in the order given; the policy says how much of a row's bytes is kept."""
+    keeps = policy.raw == "bytes"
     columns = {
-        name: [
-            str(value) if name in {"stage", "reason"} else value
-            for value in (getattr(row, name) for row in rows)
-        ]
-        for name in schema.names
+        "record_id": [row.record_id for row in rows],
+        "source_file": [row.source_file for row in rows],
+        "source_row": [row.source_row for row in rows],
+        # Enum members are strings; Arrow wants exactly str.
+        "stage": [str(row.stage) for row in rows],
+        "reason": [str(row.reason) for row in rows],
+        "detail": [row.detail for row in rows],
+        "raw": [row.raw[: policy.max_raw_bytes] if keeps else None for row in rows],
+        "raw_sha256": [row.raw_sha256 or hashlib.sha256(row.raw).hexdigest() for row in rows],
+        "raw_bytes": [len(row.raw) if row.raw_bytes is None else row.raw_bytes for row in rows],
+        "contract_version": [contract_version] * len(rows),
     }
-    return _table(columns, schema)
+    return _table(columns, quarantine_schema())
 
 
 def _table(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:

@@ -10,6 +10,8 @@ from pipeline.rows import RawRow, Record, Rejected
 from schemas.reasons import Reason, Stage
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from schemas.task import ColumnRule, ContractConfig, DataConfig
 
 # Whole numbers up to here are exact as floats; beyond, neighbours fall together.
@@ -49,18 +51,25 @@ def joined_text(texts: tuple[str, ...]) -> str:
 
 
 class Validator:
-    """Checks rows against the contract; `warned` counts broken rules that only warn."""
+    """Checks rows against the contract; `warned` and `stopped` count rules that warn or stop."""
 
     def __init__(self, data: DataConfig, contract: ContractConfig) -> None:
         self._data = data
         self._contract = contract
         self.warned: Counter[str] = Counter()
+        self.stopped: Counter[str] = Counter()
 
-    def check(self, row: RawRow) -> Record | Rejected:
-        """The record of a row, or the first rule that it breaks."""
+    def check(self, row: RawRow, date: dt.date | None = None) -> Record | Rejected:
+        """The record of a row, or the first rule that it breaks.
+
+        `date` is the partition's; without one, rules about time around it are not asked.
+        """
         record_id = self._record_id(row)
         if isinstance(record_id, _Breach):
             return self._reject(row, None, record_id)
+        if self._data.id_column in row.repeated:
+            earlier = _Breach(Reason.DUPLICATE_ID, "an earlier row of the partition has this id")
+            return self._reject(row, record_id, earlier)
         texts = self._texts(row)
         if isinstance(texts, _Breach):
             return self._reject(row, record_id, texts)
@@ -68,6 +77,14 @@ class Validator:
         if breach is not None:
             return self._reject(row, record_id, breach)
         return Record(record_id, row.source_file, row.source_row, texts, row.values, row.raw)
+
+    def check_language(self, record: Record, lang: str) -> Rejected | None:
+        """The rejection of a record in a language that the contract does not allow."""
+        return None
+
+    def wants_review(self, lang: str) -> bool:
+        """Whether the contract sends texts of a language to people."""
+        return False
 
     def _record_id(self, row: RawRow) -> str | _Breach:
         column = self._data.id_column

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from schemas.task import WindowConfig
 
 
+_LONGEST_GRAPHEME = 64  # characters looked back for where a grapheme began; families have 11
+
+
 @dataclass(frozen=True, slots=True)
 class Tokens:
     """Token ids of one text and, for each, its `(start, end)` characters in that text."""
@@ -61,6 +64,22 @@ class Windows:
 
     windows: tuple[Window, ...]
     truncated: bool
+
+
+def cut_at_grapheme(text: str, max_chars: int) -> str:
+    """The beginning of a text, at most `max_chars` long, without half a grapheme at its end.
+
+    A grapheme that alone is longer (letters under heaps of accents) is cut inside.
+    """
+    if len(text) <= max_chars:
+        return text
+    cut = 0
+    # The text behind the bound decides whether the last grapheme ends there.
+    for grapheme in regex.finditer(r"\X", text, pos=max(0, max_chars - _LONGEST_GRAPHEME)):
+        if grapheme.end() > max_chars:
+            break
+        cut = grapheme.end()
+    return text[: cut or max_chars]
 
 
 def make_windows(

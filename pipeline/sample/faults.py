@@ -22,7 +22,7 @@ class Fault(StrEnum):
     DUPLICATE_ID = "duplicate_id"
     BLANK_TEXT = "blank_text"
     MISSING_ID = "missing_id"
-    INVALID_UTF8 = "invalid_utf8"
+    INVALID_ENCODING = "invalid_encoding"
     TOO_FEW_FIELDS = "too_few_fields"
     TOO_MANY_FIELDS = "too_many_fields"
     BROKEN_JSON = "broken_json"
@@ -34,7 +34,7 @@ _ANY_FORMAT = {
     Fault.DUPLICATE_ID: 0.003,
     Fault.BLANK_TEXT: 0.007,
     Fault.MISSING_ID: 0.003,
-    Fault.INVALID_UTF8: 0.003,
+    Fault.INVALID_ENCODING: 0.003,
 }
 CSV_FAULT_RATES = {
     **_ANY_FORMAT,
@@ -88,7 +88,7 @@ def spoil_values(
             changed = {id_column: ""}
         case Fault.BLANK_TEXT:
             changed = {**dict.fromkeys(text_columns, ""), body: rng.choice(_BLANKS)}
-        case Fault.INVALID_UTF8:
+        case Fault.INVALID_ENCODING:
             changed = {body: f"{values[body]} caf{BAD_BYTES_MARK}"}
         case Fault.NUMBER_FOR_TEXT:
             changed = {body: rng.randint(1, 500)}

@@ -25,10 +25,16 @@ QUICK = settings(
 
 def rows_of(path, *, rows_per_shard=1000, id_column=None, text="text"):
     data = DataConfig(incoming="x", id_column=id_column, text_columns=(text,))
-    found = survey([path], data=data, home=Home(path.parent), rows_per_shard=rows_per_shard)
+    found = survey(
+        [path],
+        data=data,
+        home=Home(path.parent),
+        rows_per_shard=rows_per_shard,
+        spool=path.parent / "spool",
+    )
     rows = []
     for shard in found.shards:
-        items = list(read_shard(shard, id_column=id_column))
+        items = list(read_shard(shard))
         assert len(items) == shard.rows
         rows += items
     assert len(rows) == found.inputs[0].rows
@@ -107,7 +113,7 @@ def test_a_field_of_a_million_characters_is_read(tmp_path):
 
 def test_bytes_that_are_not_utf8_cost_one_row(tmp_path):
     assert outcomes(tmp_path / "a.csv", b"text,n\ncaf\xe9,1\nok,2\n") == [
-        "invalid_utf8",
+        "invalid_encoding",
         {"text": "ok", "n": "2"},
     ]
 
@@ -135,9 +141,9 @@ def test_jsonl_outcomes(tmp_path):
         {"text": "a", "n": [1]},
         "invalid_json",
         "invalid_json",
-        "invalid_utf8",
+        "invalid_encoding",
         {"text": "😀"},
-        "invalid_utf8",
+        "invalid_encoding",
         "invalid_json",
         "invalid_json",
         {"text": "a\u2028b"},
@@ -158,7 +164,7 @@ def test_parquet_string_that_is_not_utf8_costs_one_row(tmp_path):
     bad = pa.array([b"ok", b"caf\xe9", b"fine"], pa.binary()).view(pa.string())
     pq.write_table(pa.table({"text": bad}), path)
     rows = rows_of(path)
-    assert [outcome(row) for row in rows] == [{"text": "ok"}, "invalid_utf8", {"text": "fine"}]
+    assert [outcome(row) for row in rows] == [{"text": "ok"}, "invalid_encoding", {"text": "fine"}]
     assert rows[1].raw == b'{"text":"caf\\\\xe9"}'
 
 
@@ -176,7 +182,9 @@ def test_a_file_that_changed_since_the_survey_is_an_error(tmp_path, content):
     path = tmp_path / "a.csv"
     path.write_bytes(b"text\na\nb\n")
     data = DataConfig(incoming="x", text_columns=("text",))
-    found = survey([path], data=data, home=Home(tmp_path), rows_per_shard=10)
+    found = survey(
+        [path], data=data, home=Home(tmp_path), rows_per_shard=10, spool=tmp_path / "spool"
+    )
     path.unlink()
     if content is not None:
         path.write_bytes(content)
@@ -194,7 +202,9 @@ def test_a_file_that_changed_since_the_survey_is_an_error(tmp_path, content):
 def test_any_csv_gives_the_same_rows_in_any_shards(tmp_path, body, rows_per_shard):
     path = tmp_path / "a.csv"
     path.write_bytes(b"id,text\n" + body)
-    assert rows_of(path, rows_per_shard=rows_per_shard) == rows_of(path)
+    assert rows_of(path, rows_per_shard=rows_per_shard, spool=path.parent / "spool") == rows_of(
+        path
+    )
 
 
 @QUICK
@@ -207,7 +217,9 @@ def test_any_csv_gives_the_same_rows_in_any_shards(tmp_path, body, rows_per_shar
 def test_any_jsonl_gives_the_same_rows_in_any_shards(tmp_path, body, rows_per_shard):
     path = tmp_path / "a.jsonl"
     path.write_bytes(body)
-    assert rows_of(path, rows_per_shard=rows_per_shard) == rows_of(path)
+    assert rows_of(path, rows_per_shard=rows_per_shard, spool=path.parent / "spool") == rows_of(
+        path
+    )
 
 
 @QUICK

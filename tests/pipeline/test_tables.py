@@ -43,7 +43,7 @@ def scored(
 
 ROWS = [scored("t2", 5, topics=("x", "y"), flags=("html",)), scored("t1", 9)]
 REJECTED = [
-    Rejected(None, "in/f.csv", 1, Stage.READ, Reason.INVALID_UTF8, "byte 0xFF", b"\xff\x00"),
+    Rejected(None, "in/f.csv", 1, Stage.READ, Reason.INVALID_ENCODING, "byte 0xFF", b"\xff\x00"),
     Rejected("t3", "in/f.csv", 2, Stage.INFER, Reason.NON_FINITE_SCORE, "NaN", b""),
 ]
 
@@ -72,7 +72,7 @@ def test_quarantine_has_the_declared_schema_and_the_given_values() -> None:
     assert table.to_pylist() == [
         {
             "record_id": None, "source_file": "in/f.csv", "source_row": 1, "stage": "read",
-            "reason": "invalid_utf8", "detail": "byte 0xFF", "raw": b"\xff\x00",
+            "reason": "invalid_encoding", "detail": "byte 0xFF", "raw": b"\xff\x00",
         },
         {
             "record_id": "t3", "source_file": "in/f.csv", "source_row": 2, "stage": "infer",
