@@ -8,16 +8,17 @@ NIGHTMILL_HOME ?= nightmill-home
 INSTALLED := $(VENV)/.installed
 # `cpu` or `gpu`: which ONNX Runtime wheel
 RUNTIME ?= cpu
+FUZZ_SECONDS ?= 600
 
 export RAY_USAGE_STATS_ENABLED := 0
 export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_OFFLINE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up check test format lock bench clean
+.PHONY: help setup demo up check test fuzz format lock bench bench-text clean
 
 help: ## List the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 setup: $(INSTALLED) ## Make .venv with everything pinned and the command nightmill
 
@@ -44,8 +45,17 @@ check: setup ## The fast lane: format, lint, types, import directions, quick tes
 test: setup ## All tests
 	$(BIN)/pytest -q -n 2 --dist loadfile
 
+fuzz: setup ## Damaged files through the readers, FUZZ_SECONDS long (600)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest -q -s tests/fuzz
+
 bench: setup ## The benchmark of this machine, written to docs/BENCHMARKS.md
 	$(BIN)/python tests/benchmarks/banking77.py
+
+bench-text: setup ## Speed and memory of the text steps, and all public sets through them
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$(RUNTIME),bench]'
+	$(BIN)/python tests/benchmarks/text_speed.py
+	$(BIN)/python tests/benchmarks/text_memory.py
+	$(BIN)/python tests/benchmarks/text_corpora.py
 
 format: setup ## Format and fix what can be fixed
 	$(BIN)/ruff format .

@@ -12,6 +12,7 @@ import yaml
 
 from jobs.options import Context, job
 from pipeline.propose import propose_task
+from pipeline.source import local_source
 from schemas.errors import ConfigError
 from schemas.load import parse_task
 from schemas.manifest import write_atomically
@@ -40,11 +41,14 @@ def command(
     name: str | None,
     force: bool,
 ) -> dict[str, Any]:
-    """Write a task file for FILE (CSV, TSV, JSONL or Parquet) and say what was seen in it."""
+    """Write a task file for FILE and say what was seen in it.
+
+    FILE is CSV, TSV, JSONL or Parquet, or one of them with .gz, .zst or .bz2 behind.
+    """
     for path in (file, test):
         if path is not None and not path.is_file():
             raise ConfigError(f"{path} does not exist")
-    task = name or re.sub(r"[^a-z0-9]+", "_", file.stem.lower()).strip("_")
+    task = name or re.sub(r"[^a-z0-9]+", "_", local_source(file).stem.lower()).strip("_")
     target = context.home.tasks / f"{task}.yaml"
     if target.exists() and not force:
         raise ConfigError(f"{target} exists; use --force to overwrite it or --name for another")

@@ -7,18 +7,20 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pipeline.cells import cell_text
 from pipeline.read import read_shard
 from pipeline.rows import RawRow
+from pipeline.source import local_source
 from pipeline.spool import temporary_spool
 from pipeline.survey import survey
-from pipeline.validate import cell_text
 from schemas.errors import ConfigError, DataContractError, did_you_mean
 from schemas.task import DataConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from pipeline.survey import Survey
     from schemas.home import Home
 
 _MAX_LABELS = 1000
@@ -47,7 +49,7 @@ def propose_task(
     overlap = sorted(set(text) & set(labels))
     if overlap:
         raise ConfigError(f"column {overlap[0]!r} cannot be both text and label")
-    rows = list(_rows(path, text, home))
+    rows, found = _read(path, text, home)
     if not rows:
         raise DataContractError(f"{path}: no row could be read")
     _require(path, rows[0], [*text, *labels])
@@ -58,6 +60,8 @@ def propose_task(
         "description": f"Predicts {', '.join(labels)} from {', '.join(text)}.",
         "data": {"incoming": str(path), "labelled": str(path)},
     }
+    if found.guesses:
+        task["data"]["encoding"] = found.inputs[0].encoding
     if id_column:
         task["data"]["id_column"] = id_column
     task["data"]["text_columns"] = list(text)
@@ -65,17 +69,20 @@ def propose_task(
     lengths = sorted(sum(len(cell_text(row.get(c)) or "") for c in text) for row in rows)
     task["window"] = {"max_tokens": _window(lengths), "stride_tokens": _window(lengths) // 4}
     task["schedule"] = None
-    return Proposal(task, _describe(path, rows, lengths, heads, id_column))
+    seen = (*found.guesses, *_describe(path, rows, lengths, heads, id_column))
+    return Proposal(task, seen)
 
 
-def _rows(path: Path, text: Sequence[str], home: Home) -> Iterator[Mapping[str, Any]]:
+def _read(path: Path, text: Sequence[str], home: Home) -> tuple[list[Mapping[str, Any]], Survey]:
     data = DataConfig(incoming=str(path), text_columns=tuple(text))
     # Whether the columns exist is asked afterwards: here a missing one is a typing error.
     data = data.model_copy(update={"text_columns": ()})
     with temporary_spool(home, "init") as spool:
-        found = survey((path,), data=data, home=home, rows_per_shard=10_000, spool=spool)
-        for shard in found.shards:
-            yield from (item.values for item in read_shard(shard) if isinstance(item, RawRow))
+        found = survey(
+            (local_source(path),), data=data, home=home, rows_per_shard=10_000, spool=spool
+        )
+        items = [item for shard in found.shards for item in read_shard(shard)]
+    return [item.values for item in items if isinstance(item, RawRow)], found
 
 
 def _require(path: Path, row: Mapping[str, Any], columns: Sequence[str]) -> None:

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from pipeline.engines.parquet_rows import UndecodableRow, parquet_rows
+from pipeline.engines.parquet_rows import FlawedRow, parquet_rows
+from pipeline.parse import DELIMITERS, Trouble, csv_parser, header_names, parse_json
 from pipeline.rows import RawRow, Rejected
-from pipeline.split import Piece, split_csv, split_lines
+from pipeline.split import HEAD_BYTES, Flaw, Piece, split_csv, split_lines
 from schemas.errors import DataContractError
 from schemas.reasons import Reason, Stage
 
 if TYPE_CHECKING:
-    from schemas.manifest import FileFormat, Shard
+    from collections.abc import Iterable, Iterator, Mapping
 
-DELIMITERS: Mapping[FileFormat, bytes] = {"csv": b",", "tsv": b"\t"}
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """Why the bytes of a record are not a row."""
-
-    reason: Reason
-    detail: str
-
-
-Parse = Callable[[bytes], Mapping[str, Any] | Trouble]
+    from pipeline.parse import Parse
+    from schemas.manifest import Shard
 
 
 def read_shard(shard: Shard) -> Iterator[RawRow | Rejected]:
@@ -63,86 +52,71 @@ def text_rows(
 ) -> Iterator[tuple[Piece, RawRow | Rejected]]:
     """Each record of a text file as a row, beside the piece of the file that it is."""
     for row_number, piece in enumerate(pieces, first_row):
-        values = _UNCLOSED if piece.unclosed else parse(piece.raw)
+        values = _FLAWS[piece.flaw] if piece.flaw else parse(piece.raw)
         if isinstance(values, Trouble):
-            yield piece, _rejected(values, name=name, row=row_number, raw=piece.raw)
+            yield piece, _rejected(values, piece, name=name, row=row_number)
         else:
             yield piece, RawRow(name, row_number, values, piece.raw)
 
 
 def numbered_parquet_rows(
-    path: Path, *, name: str, start: int = 0, stop: int | None = None
+    path: Path, *, name: str, max_bytes: int, start: int = 0, stop: int | None = None
 ) -> Iterator[RawRow | Rejected]:
     """Rows of a Parquet file; their raw bytes are the row as canonical JSON.
 
     Raises:
         DataContractError: the file is damaged.
     """
-    for row_number, row in enumerate(parquet_rows(path, start=start, stop=stop), start):
-        if isinstance(row, UndecodableRow):
-            trouble = Trouble(Reason.INVALID_ENCODING, f"column {row.column!r} is not UTF-8")
-            yield _rejected(trouble, name=name, row=row_number, raw=_json_bytes(row.values))
+    rows = parquet_rows(path, name=name, max_bytes=max_bytes, start=start, stop=stop)
+    for row_number, row in enumerate(rows, start):
+        if isinstance(row, FlawedRow):
+            yield Rejected(
+                None,
+                name,
+                row_number,
+                Stage.READ,
+                row.reason,
+                row.detail,
+                _json_bytes(row.values)[:HEAD_BYTES],
+                row.sha256,
+                row.size,
+            )
         else:
             yield RawRow(name, row_number, row, _json_bytes(row))
 
 
-def read_header(piece: Piece | None, delimiter: bytes, *, name: str) -> tuple[str, ...]:
+def read_header(first: Piece, delimiter: bytes, *, name: str) -> tuple[str, ...]:
     """Column names from the first record of a CSV file.
 
     Raises:
-        DataContractError: there is none, or it cannot be read.
+        DataContractError: they cannot be read, or two columns share a name.
     """
-    fields = Trouble(Reason.MALFORMED_ROW, "no header line")
-    found: list[str] | Trouble = fields
-    if piece is not None:
-        found = _UNCLOSED if piece.unclosed else _fields(piece.raw, delimiter.decode())
-    if isinstance(found, Trouble):
-        raise DataContractError(f"{name}: header cannot be read: {found.detail}; mend the file")
-    return tuple(field.strip() for field in found)
+    if first.flaw:
+        raise DataContractError(
+            f"{name}: header cannot be read: {_FLAWS[first.flaw].detail}; mend the file"
+        )
+    return header_names(first.raw, delimiter, name=name)
 
 
-def csv_parser(header: tuple[str, ...], delimiter: bytes) -> Parse:
-    """A parser of one CSV record into strings by column."""
-    separator = delimiter.decode()
-
-    def parse(raw: bytes) -> Mapping[str, Any] | Trouble:
-        fields = _fields(raw, separator)
-        if isinstance(fields, Trouble):
-            return fields
-        if len(fields) != len(header):
-            return Trouble(
-                Reason.MALFORMED_ROW, f"got {len(fields)} fields, expected {len(header)}"
-            )
-        return dict(zip(header, fields, strict=True))
-
-    return parse
-
-
-def parse_json(raw: bytes) -> Mapping[str, Any] | Trouble:
-    """The JSON object of one JSONL record."""
-    text = _decode(raw)
-    if isinstance(text, Trouble):
-        return text
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        return Trouble(Reason.INVALID_JSON, f"{error.msg} at character {error.pos}")
-    except (ValueError, RecursionError):  # a number of thousands of digits, or nesting as deep
-        return Trouble(Reason.INVALID_JSON, "a number too long or nesting too deep")
-    if not isinstance(values, dict):
-        return Trouble(Reason.INVALID_JSON, f"expected an object, got {type(values).__name__}")
-    if "\\u" in text and _has_lone_surrogate(values):
-        return Trouble(Reason.INVALID_ENCODING, "a lone surrogate, half of a character")
-    return values
-
-
-_UNCLOSED = Trouble(Reason.UNCLOSED_QUOTE, "a quote opens and is never closed")
+_FLAWS = {
+    Flaw.UNCLOSED: Trouble(Reason.UNCLOSED_QUOTE, "a quote opens and is never closed"),
+    Flaw.TOO_LARGE: Trouble(Reason.RECORD_TOO_LARGE, "more bytes than data.max_record_bytes"),
+    Flaw.CUT_OFF: Trouble(
+        Reason.TRUNCATED_FILE, "the file is cut off or damaged here; what followed is lost"
+    ),
+}
 
 
 def _items(shard: Shard) -> Iterator[RawRow | Rejected]:
     path = Path(shard.path)
     if shard.format == "parquet":
-        return numbered_parquet_rows(path, name=shard.name, start=shard.start, stop=shard.stop)
+        return numbered_parquet_rows(
+            path,
+            name=shard.name,
+            max_bytes=shard.max_record_bytes,
+            start=shard.start,
+            stop=shard.stop,
+        )
     return _text_items(path, shard)
 
 
@@ -163,45 +137,17 @@ def _text_items(path: Path, shard: Shard) -> Iterator[RawRow | Rejected]:
 
 
 def _pieces(file: BinaryIO, shard: Shard) -> tuple[Iterator[Piece], Parse]:
+    max_bytes, cut_off, start = shard.max_record_bytes, shard.truncated, shard.start
     if shard.format == "jsonl":
-        file.seek(shard.start)
-        return split_lines(file, start=shard.start), parse_json
+        lines = split_lines(file, start=start, max_bytes=max_bytes, cut_off=cut_off)
+        return lines, parse_json
     delimiter = DELIMITERS[shard.format]
-    first = next(split_csv(file, delimiter=delimiter), None)
+    split = partial(split_csv, file, delimiter=delimiter, max_bytes=max_bytes, cut_off=cut_off)
+    first = next(split(), None)
+    if first is None:
+        raise _changed(shard, "it is empty")
     parse = csv_parser(read_header(first, delimiter, name=shard.name), delimiter)
-    file.seek(shard.start)
-    return split_csv(file, delimiter=delimiter, start=shard.start), parse
-
-
-def _fields(raw: bytes, separator: str) -> list[str] | Trouble:
-    text = _decode(raw)
-    if isinstance(text, Trouble):
-        return text
-    if '"' not in text and "\r" not in text:
-        return text.split(separator)
-    # The module's own limit of 128 Ki characters is one for the whole process; how long a text
-    # may be is the contract's to say.
-    csv.field_size_limit(sys.maxsize)
-    try:
-        return next(csv.reader([text], delimiter=separator))
-    except csv.Error:
-        return Trouble(Reason.MALFORMED_ROW, "a carriage return stands alone outside of quotes")
-
-
-def _decode(raw: bytes) -> str | Trouble:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        byte = raw[error.start]
-        return Trouble(Reason.INVALID_ENCODING, f"byte 0x{byte:02X} at position {error.start}")
-
-
-def _has_lone_surrogate(values: Mapping[str, Any]) -> bool:
-    try:
-        json.dumps(values, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
+    return split(start=start), parse
 
 
 def _json_bytes(values: Mapping[str, Any]) -> bytes:
@@ -211,8 +157,18 @@ def _json_bytes(values: Mapping[str, Any]) -> bytes:
     return text.encode("utf-8", errors="backslashreplace")
 
 
-def _rejected(trouble: Trouble, *, name: str, row: int, raw: bytes) -> Rejected:
-    return Rejected(None, name, row, Stage.READ, trouble.reason, trouble.detail, raw)
+def _rejected(trouble: Trouble, piece: Piece, *, name: str, row: int) -> Rejected:
+    return Rejected(
+        None,
+        name,
+        row,
+        Stage.READ,
+        trouble.reason,
+        trouble.detail,
+        piece.raw,
+        piece.sha256,
+        piece.size,
+    )
 
 
 def _changed(shard: Shard, what: str) -> DataContractError:

@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-import glob
-import hashlib
-import io
-import os
+from bisect import bisect_left
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from pipeline.engines.parquet_rows import column_names
-from pipeline.read import (
-    DELIMITERS,
-    csv_parser,
-    numbered_parquet_rows,
-    parse_json,
-    read_header,
-    text_rows,
-)
+from pipeline.parse import DELIMITERS, csv_parser, parse_json, require_distinct
+from pipeline.read import numbered_parquet_rows, read_header, text_rows
 from pipeline.rows import RawRow, Rejected
+from pipeline.seen_values import SeenValues
+from pipeline.source import Source, sources_at
 from pipeline.split import split_csv, split_lines
-from pipeline.validate import id_text
+from pipeline.spool import PlainInput, plain_input
 from schemas.errors import ConfigError, DataContractError, did_you_mean
-from schemas.fingerprint import digest_of_file
-from schemas.manifest import FileFormat, InputFile, Shard
+from schemas.manifest import InputFile, Shard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import date
+    from pathlib import Path
 
     from schemas.home import Home
+    from schemas.manifest import FileFormat
     from schemas.task import DataConfig
 
-FORMATS: dict[str, FileFormat] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-}
 _BUFFER_BYTES = 1 << 20
 _SHOWN_COLUMNS = 20
 _SHOWN_COLUMN_CHARS = 40
@@ -52,30 +38,40 @@ class Survey:
     inputs: tuple[InputFile, ...]
     shards: tuple[Shard, ...]
 
+    @property
+    def guesses(self) -> tuple[str, ...]:
+        """A sentence on every file whose encoding had to be guessed; a job warns of them."""
+        return tuple(
+            f"{file.name} is not UTF-8: read as {file.encoding}, which is a guess; "
+            f"set data.encoding if it is another"
+            for file in self.inputs
+            if file.encoding_guessed
+        )
 
-def find_inputs(pattern: str, home: Home, *, date: date | None) -> tuple[Path, ...]:
-    """Files of a partition, sorted; `pattern` is a file, a folder or a glob, with `{date}`.
+
+def find_inputs(pattern: str, home: Home, *, date: date | None) -> tuple[Source, ...]:
+    """Files of a partition, sorted; `pattern` is a file, folder, glob or address, with `{date}`.
 
     Raises:
-        ConfigError: the pattern needs a date and there is none, or it is not a local path.
+        ConfigError: the pattern needs a date and there is none, or its address cannot be used.
         DataContractError: there is no such file.
+        TransientError: a storage cannot be reached.
     """
-    if "://" in pattern:
-        raise ConfigError(f"data {pattern!r}: only local paths are read so far; copy the files")
     if "{date}" in pattern and date is None:
         raise ConfigError(f"data {pattern!r} needs a date; give --date YYYY-MM-DD")
     location = pattern.replace("{date}", date.isoformat()) if date else pattern
-    found = _files_at(location, home)
+    found = sources_at(location, home)
     if not found:
+        place = location if "://" in location else home.resolve(location)
         raise DataContractError(
-            f"no input for date {date or '(none)'}: nothing matches {home.resolve(location)}; "
+            f"no input for date {date or '(none)'}: nothing matches {place}; "
             f"put the files there, or correct data.incoming or data.labelled"
         )
     return found
 
 
 def survey(
-    paths: Iterable[Path],
+    sources: Iterable[Source],
     *,
     data: DataConfig,
     home: Home,
@@ -83,62 +79,49 @@ def survey(
     spool: Path,
     unique_columns: tuple[str, ...] = (),
 ) -> Survey:
-    """Digest, row count and shards of every file, in one pass and bounded memory.
+    """Digest, row count and shards of every file, in one pass over its rows and bounded memory.
 
     Of the rows of a partition that share an id, or a value of one of `unique_columns`, the first
     wins; the others are named in their shards' `repeats`. Inputs that cannot be read from the
     middle are copied into the folder `spool` as plain UTF-8, named by their content.
 
     Raises:
-        ConfigError: a file's format cannot be told.
+        ConfigError: a file's format or encoding cannot be told, or its address cannot be used.
         DataContractError: a file lacks a column or is damaged.
+        TransientError: a storage cannot be reached.
     """
-    seen = _SeenValues((*([data.id_column] if data.id_column else []), *unique_columns))
+    seen = SeenValues((*([data.id_column] if data.id_column else []), *unique_columns))
     inputs: list[InputFile] = []
     shards: list[Shard] = []
-    for path in paths:
-        found, cuts = _survey_file(path, data, home=home, seen=seen, rows_per_shard=rows_per_shard)
-        inputs.append(found)
-        for cut in cuts:
-            shards.append(cut.shard(len(shards), found, path=path))
-    return Survey(tuple(inputs), tuple(shards))
+    for source in sources:
+        plain = plain_input(source, data, spool=spool, rows_per_shard=rows_per_shard)
+        found = _File(source, plain, source.name_in(home), source.format(data))
+        cuts = _cut(_placed_rows(found, data), seen, rows_per_shard)
+        inputs.append(found.described(rows=sum(cut.rows for cut in cuts)))
+        shards += [cut.shard(found, data, is_last=cut is cuts[-1]) for cut in cuts]
+    return Survey(tuple(inputs), _numbered(shards, seen.repeats()))
 
 
-def file_format(path: Path, data: DataConfig) -> FileFormat:
-    """Format of a file: as configured, else by its ending.
+@dataclass(frozen=True, slots=True)
+class _File:
+    """An input while it is surveyed."""
 
-    Raises:
-        ConfigError: the ending is not known.
-    """
-    if data.format != "auto":
-        return data.format
-    try:
-        return FORMATS[path.suffix.lower()]
-    except KeyError:
-        raise ConfigError(
-            f"{path}: format of ending {path.suffix!r} is not known, expected one of "
-            f"{', '.join(FORMATS)}; set data.format"
-        ) from None
+    source: Source
+    plain: PlainInput
+    name: str
+    format: FileFormat
 
-
-class _SeenValues:
-    """Values met so far in a partition, by column; 16 bytes of a hash stand for each."""
-
-    def __init__(self, columns: tuple[str, ...]) -> None:
-        self._digests: dict[str, set[bytes]] = {column: set() for column in columns}
-
-    def repeated(self, item: RawRow | Rejected) -> Iterator[str]:
-        """The columns of a row whose value an earlier row has."""
-        if isinstance(item, Rejected):
-            return
-        for column, digests in self._digests.items():
-            value = id_text(item.values.get(column))
-            if value is None:
-                continue
-            digest = hashlib.blake2b(value.encode(), digest_size=16).digest()
-            if digest in digests:
-                yield column
-            digests.add(digest)
+    def described(self, *, rows: int) -> InputFile:
+        return InputFile(
+            name=self.name,
+            format=self.format,
+            compression=self.source.compression,
+            encoding=self.plain.encoding.name,
+            encoding_guessed=self.plain.encoding.guessed,
+            bytes=self.plain.size,
+            rows=rows,
+            sha256=self.plain.sha256,
+        )
 
 
 @dataclass(slots=True)
@@ -148,20 +131,20 @@ class _Cut:
     start: int
     stop: int
     first_row: int
-    rows: int
-    repeats: dict[str, list[int]]
+    rows: int = 0
 
-    def shard(self, index: int, file: InputFile, *, path: Path) -> Shard:
+    def shard(self, file: _File, data: DataConfig, *, is_last: bool) -> Shard:
         return Shard(
-            index=index,
+            index=0,
             name=file.name,
-            path=str(path),
+            path=str(file.plain.path),
             format=file.format,
             start=self.start,
             stop=self.stop,
             first_row=self.first_row,
             rows=self.rows,
-            repeats={column: tuple(rows) for column, rows in self.repeats.items()},
+            truncated=is_last and file.plain.cut_off and file.format != "parquet",
+            max_record_bytes=data.max_record_bytes,
         )
 
 
@@ -169,93 +152,61 @@ class _Cut:
 _Placed = tuple[int, int, RawRow | Rejected]
 
 
-def _files_at(location: str, home: Home) -> tuple[Path, ...]:
-    place = Path(os.path.normpath(home.resolve(location)))
-    if place.is_file():
-        return (place,)
-    if place.is_dir():
-        files = (path for path in place.iterdir() if path.suffix.lower() in FORMATS)
-        return tuple(sorted(path for path in files if path.is_file() and path.name[0] != "."))
-    # The home's own path may hold characters that a glob takes as its own, so it is no part of it.
-    matches = glob.glob(location, root_dir=home.root, recursive=True)  # noqa: PTH207
-    found = {Path(os.path.normpath(home.resolve(match))) for match in matches}
-    return tuple(sorted(path for path in found if path.is_file()))
-
-
-def _survey_file(
-    path: Path, data: DataConfig, *, home: Home, seen: _SeenValues, rows_per_shard: int
-) -> tuple[InputFile, list[_Cut]]:
-    name = path.relative_to(home.root).as_posix() if path.is_relative_to(home.root) else str(path)
-    kind = file_format(path, data)
-    if kind == "parquet":
-        cuts = _cut(_parquet_rows(path, data, name=name), seen, rows_per_shard)
-        digest = digest_of_file(path)
-    else:
-        with path.open("rb", buffering=0) as raw:
-            hashing = _HashingFile(raw)
-            file: BinaryIO = io.BufferedReader(hashing, _BUFFER_BYTES)
-            placed = (_json_rows if kind == "jsonl" else _csv_rows)(file, kind, data, name=name)
-            cuts = _cut(placed, seen, rows_per_shard)
-            digest = hashing.digest.hexdigest()
-    return InputFile(
-        name=name,
-        format=kind,
-        bytes=path.stat().st_size,
-        rows=sum(cut.rows for cut in cuts),
-        sha256=digest,
-    ), cuts
-
-
-class _HashingFile(io.RawIOBase):
-    """Hashes a file's bytes while they are read once from start to end."""
-
-    def __init__(self, raw: io.FileIO) -> None:
-        self._raw = raw
-        self.digest = hashlib.sha256()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        count = self._raw.readinto(buffer) or 0
-        self.digest.update(memoryview(buffer)[:count])
-        return count
-
-
-def _cut(rows: Iterable[_Placed], seen: _SeenValues, rows_per_shard: int) -> list[_Cut]:
+def _cut(rows: Iterable[_Placed], seen: SeenValues, rows_per_shard: int) -> list[_Cut]:
     cuts: list[_Cut] = []
     for number, (start, stop, item) in enumerate(rows):
         if number % rows_per_shard == 0:
-            cuts.append(_Cut(start, stop, number, 0, {}))
+            cuts.append(_Cut(start, stop, number))
         cut = cuts[-1]
         cut.stop = stop
         cut.rows += 1
-        for column in seen.repeated(item):
-            cut.repeats.setdefault(column, []).append(number)
+        seen.add(item)
     return cuts
 
 
-def _csv_rows(
-    file: BinaryIO, kind: FileFormat, data: DataConfig, *, name: str
-) -> Iterator[_Placed]:
-    delimiter = DELIMITERS[kind]
-    pieces = split_csv(file, delimiter=delimiter)
+def _numbered(shards: Sequence[Shard], repeats: Mapping[str, Sequence[int]]) -> tuple[Shard, ...]:
+    """The shards with their index, and with their rows among `repeats`, which count on."""
+    numbered: list[Shard] = []
+    before = 0  # rows of the partition ahead of the shard
+    for index, shard in enumerate(shards):
+        mine: dict[str, tuple[int, ...]] = {}
+        for column, rows in repeats.items():
+            found = rows[bisect_left(rows, before) : bisect_left(rows, before + shard.rows)]
+            if found:
+                mine[column] = tuple(row - before + shard.first_row for row in found)
+        numbered.append(shard.model_copy(update={"index": index, "repeats": mine}))
+        before += shard.rows
+    return tuple(numbered)
+
+
+def _placed_rows(file: _File, data: DataConfig) -> Iterator[_Placed]:
+    if file.format == "parquet":
+        yield from _parquet_rows(file, data)
+        return
+    with file.plain.path.open("rb", buffering=_BUFFER_BYTES) as plain:
+        yield from (_json_rows if file.format == "jsonl" else _csv_rows)(plain, file, data)
+
+
+def _csv_rows(plain: BinaryIO, file: _File, data: DataConfig) -> Iterator[_Placed]:
+    delimiter = DELIMITERS[file.format]
+    pieces = split_csv(
+        plain, delimiter=delimiter, max_bytes=data.max_record_bytes, cut_off=file.plain.cut_off
+    )
     first = next(pieces, None)
     if first is None:  # an empty file has no rows; whether it may is the contract's min_rows
         return
-    header = read_header(first, delimiter, name=name)
-    _require_columns(header, data, name=name)
-    for piece, item in text_rows(pieces, csv_parser(header, delimiter), name=name):
+    header = read_header(first, delimiter, name=file.name)
+    _require_columns(header, data, name=file.name)
+    for piece, item in text_rows(pieces, csv_parser(header, delimiter), name=file.name):
         yield piece.start, piece.stop, item
 
 
-def _json_rows(
-    file: BinaryIO, _kind: FileFormat, data: DataConfig, *, name: str
-) -> Iterator[_Placed]:
+def _json_rows(plain: BinaryIO, file: _File, data: DataConfig) -> Iterator[_Placed]:
     """JSONL has no header: a column is missing if no row of the file has it."""
     absent = set(_needed_columns(data))
     found: dict[str, None] = {}
-    for piece, item in text_rows(split_lines(file), parse_json, name=name):
+    pieces = split_lines(plain, max_bytes=data.max_record_bytes, cut_off=file.plain.cut_off)
+    for piece, item in text_rows(pieces, parse_json, name=file.name):
         if absent and isinstance(item, RawRow):
             absent -= item.values.keys()
             if len(found) < _SHOWN_COLUMNS:
@@ -263,13 +214,17 @@ def _json_rows(
         yield piece.start, piece.stop, item
     if absent and found:
         present = [column for column in _needed_columns(data) if column not in absent]
-        _require_columns(list(dict.fromkeys([*found, *present])), data, name=name)
+        _require_columns(list(dict.fromkeys([*found, *present])), data, name=file.name)
 
 
-def _parquet_rows(path: Path, data: DataConfig, *, name: str) -> Iterator[_Placed]:
+def _parquet_rows(file: _File, data: DataConfig) -> Iterator[_Placed]:
     # All pages are decoded here, so that damage shows before the first row is scored.
-    _require_columns(column_names(path), data, name=name)
-    for number, item in enumerate(numbered_parquet_rows(path, name=name)):
+    path, name = file.plain.path, file.name
+    columns = column_names(path, name=name)
+    require_distinct(columns, name=name)
+    _require_columns(columns, data, name=name)
+    rows = numbered_parquet_rows(path, name=name, max_bytes=data.max_record_bytes)
+    for number, item in enumerate(rows):
         yield number, number + 1, item
 
 
@@ -279,11 +234,10 @@ def _needed_columns(data: DataConfig) -> tuple[str, ...]:
 
 def _require_columns(found: Sequence[str], data: DataConfig, *, name: str) -> None:
     for column in _needed_columns(data):
-        if found.count(column) == 1:
+        if column in found:
             continue
-        what = "is there twice" if column in found else f"is missing{did_you_mean(column, found)}"
         shown = ", ".join(known[:_SHOWN_COLUMN_CHARS] for known in found[:_SHOWN_COLUMNS])
         raise DataContractError(
-            f"{name}: column {column!r} {what}; columns found: {shown}; "
-            f"correct the file, or data.id_column and data.text_columns"
+            f"{name}: column {column!r} is missing{did_you_mean(column, found)}; columns found: "
+            f"{shown}; correct the file, or data.id_column and data.text_columns"
         )

@@ -138,3 +138,14 @@ def test_a_file_without_rows_is_a_contract_error(tmp_path: Path, home: Home) -> 
     (tmp_path / "a.csv").write_text("body,kind\n")
     with pytest.raises(DataContractError, match=r"a\.csv: no row could be read"):
         propose(tmp_path / "a.csv", home, "kind")
+
+
+def test_a_guessed_encoding_is_told_and_becomes_a_declared_one(tmp_path, home) -> None:
+    rows = [{**row, "body": f"Paket für Köln, Nr. {n}"} for n, row in enumerate(tickets())]
+    path = write_csv(tmp_path / "alt.csv", rows)
+    path.write_bytes(path.read_text(encoding="utf-8").encode("cp1252"))
+    proposal = propose_task("alt", path, text=["body"], labels=["Queue"], home=home)
+    assert proposal.task["data"]["encoding"] == "cp1252"
+    assert "read as cp1252, which is a guess" in proposal.seen[0]
+    assert parse_task(proposal.task, source="alt").data.encoding == "cp1252"
+    assert list(home.root.rglob("*.csv")) == []

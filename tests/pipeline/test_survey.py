@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.source import local_source
 from pipeline.survey import Survey, find_inputs, survey
 from schemas.errors import ConfigError, DataContractError
 from schemas.home import Home
@@ -18,11 +19,16 @@ DAY = date(2026, 11, 28)
 def survey_of(tmp_path, *names, rows_per_shard=2, **data) -> Survey:
     config = DataConfig(incoming="in/*", **{"text_columns": ("text",), **data})
     return survey(
-        [tmp_path / name for name in names],
+        [local_source(tmp_path / name) for name in names],
         data=config,
         home=Home(tmp_path),
         rows_per_shard=rows_per_shard,
+        spool=tmp_path / "spool",
     )
+
+
+def paths_of(sources):
+    return tuple(source.path for source in sources)
 
 
 def test_csv_shards_are_byte_ranges(tmp_path):
@@ -40,12 +46,12 @@ def test_later_rows_with_an_id_are_duplicates_across_files_and_types(tmp_path):
     (tmp_path / "a.csv").write_text("id,text\n1,a\n2,b\n 1 ,c\n")
     (tmp_path / "b.jsonl").write_text('{"id": 2, "text": "x"}\n{"id": 3.0, "text": "y"}\n')
     found = survey_of(tmp_path, "a.csv", "b.jsonl", id_column="id")
-    assert [s.duplicate_rows for s in found.shards] == [(), (2,), (0,)]
+    assert [s.repeats for s in found.shards] == [{}, {"id": (2,)}, {"id": (0,)}]
 
 
 def test_a_broken_row_claims_no_id(tmp_path):
     (tmp_path / "a.csv").write_text("id,text\n1,a,too many\n1,b\n")
-    assert survey_of(tmp_path, "a.csv", id_column="id").shards[0].duplicate_rows == ()
+    assert survey_of(tmp_path, "a.csv", id_column="id").shards[0].repeats == {}
 
 
 def test_an_empty_file_has_no_shards(tmp_path):
@@ -109,17 +115,17 @@ def test_find_inputs_by_glob_folder_and_file(tmp_path):
     for name in ("b.csv", "a.csv", "notes.md", ".c.csv"):
         (folder / name).touch()
     files = (folder / "a.csv", folder / "b.csv")
-    assert find_inputs("in/date={date}/*.csv", home, date=DAY) == files
-    assert find_inputs("in/date={date}", home, date=DAY) == files
-    assert find_inputs(str(folder / "a.csv"), home, date=None) == files[:1]
+    assert paths_of(find_inputs("in/date={date}/*.csv", home, date=DAY)) == files
+    assert paths_of(find_inputs("in/date={date}", home, date=DAY)) == files
+    assert paths_of(find_inputs(str(folder / "a.csv"), home, date=None)) == files[:1]
 
 
 def test_find_inputs_says_what_is_missing(tmp_path):
     home = Home(tmp_path)
     with pytest.raises(DataContractError, match=r"date 2026-11-28: nothing matches .*/2026-11-28"):
         find_inputs("in/{date}/*.csv", home, date=DAY)
-    with pytest.raises(ConfigError, match="only local paths"):
-        find_inputs("s3://bucket/*.csv", home, date=DAY)
+    with pytest.raises(ConfigError, match=r"expected a local path or one of s3://, hf://"):
+        find_inputs("ftp://host/*.csv", home, date=DAY)
     with pytest.raises(ConfigError, match="needs a date"):
         find_inputs("in/{date}", home, date=None)
 
@@ -127,5 +133,51 @@ def test_find_inputs_says_what_is_missing(tmp_path):
 def test_a_name_outside_of_the_home_is_the_whole_path(tmp_path):
     (tmp_path / "a.csv").write_text("text\na\n")
     data = DataConfig(incoming="x", text_columns=("text",))
-    found = survey([tmp_path / "a.csv"], data=data, home=Home(tmp_path / "h"), rows_per_shard=9)
+    found = survey(
+        [local_source(tmp_path / "a.csv")],
+        data=data,
+        home=Home(tmp_path / "h"),
+        rows_per_shard=9,
+        spool=tmp_path / "spool",
+    )
     assert found.inputs[0].name == (tmp_path / "a.csv").as_posix()
+
+
+def test_columns_that_share_a_name_are_an_error_in_parquet_too(tmp_path):
+    table = pa.Table.from_arrays([pa.array(["a"])] * 3, names=["text", "n", "n"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(DataContractError, match=r"a\.parquet: column 'n' is there twice"):
+        survey_of(tmp_path, "a.parquet")
+
+
+def test_a_truncated_parquet_file_is_an_error_and_names_the_file(tmp_path):
+    pq.write_table(pa.table({"text": ["a"] * 1000}), tmp_path / "a.parquet")
+    content = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "a.parquet").write_bytes(content[:-1])
+    with pytest.raises(DataContractError, match=r"a\.parquet: not readable as Parquet"):
+        survey_of(tmp_path, "a.parquet")
+
+
+def test_repeats_are_told_by_column_over_files_and_shards(tmp_path):
+    (tmp_path / "a.csv").write_text("id,text,mail\n1,a,m\n2,b,n\n3,c,m\n")
+    (tmp_path / "b.csv").write_text("id,text,mail\n3,d,o\n4,e,n\n1,f,\n5,g,\n")
+    found = survey(
+        [local_source(tmp_path / name) for name in ("a.csv", "b.csv")],
+        data=DataConfig(incoming="x", id_column="id", text_columns=("text",)),
+        home=Home(tmp_path),
+        rows_per_shard=2,
+        spool=tmp_path / "spool",
+        unique_columns=("mail",),
+    )
+    assert [shard.repeats for shard in found.shards] == [
+        {},
+        {"mail": (2,)},
+        {"id": (0,), "mail": (1,)},
+        {"id": (2,)},
+    ]
+
+
+def test_an_unknown_encoding_of_bytes_is_an_error(tmp_path):
+    (tmp_path / "a.csv").write_text("text\na\n")
+    with pytest.raises(ConfigError, match="'hex' is no encoding of text files"):
+        survey_of(tmp_path, "a.csv", encoding="hex")
