@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
+from pipeline.engines.check_digits import mask_cards, mask_ibans
+from pipeline.engines.confusables import unmask_homoglyphs
 from pipeline.engines.control_characters import drop_controls
 from pipeline.engines.html_text import html_to_text
+from pipeline.engines.national_ids import NationalIdMask
+from pipeline.engines.phone_numbers import PhoneMask
 from pipeline.engines.unicode_repair import repair_unicode
+from pipeline.markdown_text import markdown_to_text
+from pipeline.pii import mask_emails, mask_ips, mask_url_secrets
+from pipeline.quoted_mail import cut_quoted_mail
+from pipeline.repeats import RepeatCut
 from pipeline.special_tokens import SpecialTokens
+from pipeline.width import normalise_width
 from schemas.fingerprint import digest_of
 from schemas.task import CleanConfig, CleanStep
 
@@ -17,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 # Raise it with every change of what any step does: bundles refuse another cleaner.
-CLEANER_VERSION = "1"
+CLEANER_VERSION = "2"
 
 ORDER: tuple[CleanStep, ...] = get_args(CleanStep)
 
@@ -26,10 +35,8 @@ ORDER: tuple[CleanStep, ...] = get_args(CleanStep)
 # Deeper ones are built on purpose, and each could cost a pass over the whole text.
 _MAX_PASSES = 8
 
-_LINE_ENDS = re.compile(r"\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
-_SPACES = re.compile(r"[^\S\n]+")
-_BLANK_LINES = re.compile(r" ?\n[ \n]*")
-_NOT_PLAIN = re.compile(r"[^0-9A-Za-z.,;:!?' \n-]")
+# No markup, digits or addresses: of what is left no step can make anything.
+_NOT_PLAIN = re.compile(r"[^A-Za-z.,!?' \n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,53 +47,98 @@ class Cleaned:
     changed: tuple[CleanStep, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one step did in one pass over a text; passes count from 1.
+
+    The step is `flatten` where a text would not come to rest and was made plain letters.
+    """
+
+    pass_number: int
+    step: CleanStep | Literal["flatten"]
+    before: str
+    after: str
+
+
 class Cleaner:
     """Cleans texts for a backbone with the given special tokens.
 
     `version` names all that decides what comes out; it travels with the bundle.
+
+    Raises:
+        ConfigError: a phone region or a module of national ids does not exist.
     """
 
     def __init__(self, config: CleanConfig, *, special_tokens: tuple[str, ...]) -> None:
-        self._tokens = SpecialTokens(special_tokens)
         functions: Mapping[CleanStep, Callable[[str], str]] = {
             "unicode": repair_unicode,
             "controls": drop_controls,
             "html": html_to_text,
-            "special_tokens": self._tokens.neutralise,
+            "quoted_mail": cut_quoted_mail,
+            "markdown": markdown_to_text,
+            "width": normalise_width,
+            "homoglyphs": unmask_homoglyphs,
+            "repeats": RepeatCut(config.max_repeats),
+            "pii_url": mask_url_secrets,
+            "pii_email": mask_emails,
+            "pii_iban": mask_ibans,
+            "pii_card": mask_cards,
+            "pii_ip": mask_ips,
+            "pii_national_id": NationalIdMask(config.national_ids),
+            "pii_phone": PhoneMask(config.phone_regions),
+            "special_tokens": SpecialTokens(special_tokens).neutralise,
             "whitespace": collapse_whitespace,
         }
-        self._steps = [(step, functions[step]) for step in config.active if step in functions]
-        settings = [[step for step, _ in self._steps], sorted(set(special_tokens))]
-        digest = digest_of([CLEANER_VERSION, *settings])
-        self.version = f"{CLEANER_VERSION}-{digest[:12]}"
+        self._steps = [(step, functions[step]) for step in config.active]
+        self.version = f"{CLEANER_VERSION}-{_settings_digest(config, special_tokens)[:12]}"
 
     def clean(self, text: str) -> Cleaned:
-        """The clean text; cleaning it once more changes nothing.
+        """The clean text; cleaning it once more changes nothing."""
+        changes = self.explain(text)
+        changed = {change.step for change in changes}
+        after = changes[-1].after if changes else text
+        return Cleaned(after, tuple(step for step in ORDER if step in changed))
+
+    def explain(self, text: str) -> tuple[Change, ...]:
+        """Every change on the way to the clean text, in order; none for a clean one.
 
         All steps run until a pass changes nothing. A text that is not at rest by then was built to
-        be so: it is flattened to plain ASCII without markup, which no step changes any more.
+        be so: it is flattened to plain letters, which come to rest at once.
         """
-        changed: set[CleanStep] = set()
-        for _ in range(_MAX_PASSES):
-            before = text
-            text = self._pass(text, changed)
-            if text == before:
-                break
-        else:
-            text = self._pass(_NOT_PLAIN.sub(" ", text), changed)
-        return Cleaned(text, tuple(step for step in ORDER if step in changed))
+        changes: list[Change] = []
+        for number in range(1, _MAX_PASSES + 1):
+            found = self._pass(text, number)
+            if not found:
+                return tuple(changes)
+            changes += found
+            text = found[-1].after
+        flat = _NOT_PLAIN.sub(" ", text)
+        changes.append(Change(_MAX_PASSES + 1, "flatten", text, flat))
+        return tuple(changes + self._pass(flat, _MAX_PASSES + 1))
 
-    def _pass(self, text: str, changed: set[CleanStep]) -> str:
+    def _pass(self, text: str, number: int) -> list[Change]:
+        changes: list[Change] = []
         for step, function in self._steps:
             result = function(text)
             if result != text:
-                changed.add(step)
+                changes.append(Change(number, step, text, result))
                 text = result
-        return text
+        return changes
+
+
+def _settings_digest(config: CleanConfig, special_tokens: tuple[str, ...]) -> str:
+    """Hash over what changes the outcome; settings of steps that do not run change nothing."""
+    active = config.active
+    settings = {
+        "phone_regions": sorted(set(config.phone_regions)) if "pii_phone" in active else [],
+        "national_ids": sorted(set(config.national_ids)) if "pii_national_id" in active else [],
+        "max_repeats": config.max_repeats if "repeats" in active else None,
+        "special_tokens": sorted(set(special_tokens)),
+    }
+    return digest_of([CLEANER_VERSION, list(active), settings])
 
 
 def collapse_whitespace(text: str) -> str:
     """Runs of spaces as one space, line ends and blank lines as one newline, none at the ends."""
-    text = _LINE_ENDS.sub("\n", text)
-    text = _SPACES.sub(" ", text)
-    return _BLANK_LINES.sub("\n", text).strip()
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return "\n".join(filter(None, lines))

@@ -14,14 +14,22 @@ if TYPE_CHECKING:
 # accident; then all brackets go, which ends it in one pass whatever the text.
 _MAX_PASSES = 4
 _FULL_WIDTH_OFFSET = 0xFEE0
+# SentencePiece writes a space as U+2581, and takes one that a user typed for a space.
+_SPACE = r"[\s\u2581]*+"
+
+# Of BERT, RoBERTa, XLM-R, ModernBERT and GPT-2: where the tokenizer in use is not at hand.
+GENERIC_TOKENS = (
+    "[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]", "<s>", "</s>", "<pad>", "<unk>", "<mask>",
+    "<|endoftext|>", "<|padding|>",
+)  # fmt: skip
 
 
 class SpecialTokens:
     """Finds and neutralises a tokenizer's special tokens in any of their variants.
 
-    Variants of a token with brackets: letter case, spaces inside of the brackets, full-width
-    forms. A token that is a bare word is only found as it is written, for its
-    other cases are ordinary words.
+    Variants of a token with brackets: letter case, spaces (SentencePiece's `▁` is one) inside of
+    the brackets, full-width forms. A token that is a bare word is only found as it is written, for
+    its other cases are ordinary words.
     """
 
     def __init__(self, tokens: Iterable[str]) -> None:
@@ -85,7 +93,7 @@ def _variants(token: str) -> str:
             continue
         inside_word = _is_word(char) and previous and _is_word(previous)
         if previous and not inside_word:
-            parts.append(r"\s*+")
+            parts.append(_SPACE)
         parts.append(_forms(char))
         previous = char
     return "".join(parts)

@@ -43,7 +43,14 @@ _ENDS = {
     "comment": re.compile("-->"),
 }
 _DECLARATION = re.compile(
-    r"<!doctype[^<>]*+>|<!\[(?:if|endif)[^<>]*+\]>|<\?xml[^<>]*+>", re.IGNORECASE
+    r"<!doctype[^<>]*+>|<!\[(?:if|endif)[^<>\]]*+\]>|<\?xml[^<>]*+>", re.IGNORECASE
+)
+# The preview line of newsletters, which no reader sees. Only where it holds no tag of its own: its
+# end is then sure. Bounded, for a text can say `display:none` again and again.
+_HIDDEN = re.compile(
+    r"""<(?P<name>div|span|p|td)\s[^<>]{0,200}?style\s?=\s?(?P<quote>["'])[^<>"']{0,300}?"""
+    r"""display\s?:\s?none[^<>"']{0,300}(?P=quote)[^<>]{0,200}>[^<]{0,2000}</(?P=name)\s?>""",
+    re.IGNORECASE,
 )
 _ENTITY = re.compile(r"&(?:(?P<name>[a-zA-Z][a-zA-Z0-9]{1,31})|#[0-9]{1,9}|#[xX][0-9a-fA-F]{1,8});")
 # Text escaped twice or more, `&amp;amp;lt;`, is read in one go.
@@ -62,7 +69,7 @@ def html_to_text(text: str) -> str:
 
 
 def _without_invisible(text: str) -> str:
-    """The text without comments, scripts and styles that have an end."""
+    """The text without comments, scripts, styles and hidden lines that have an end."""
     parts: list[str] = []
     position = 0
     endless: set[str] = set()  # no end from here on: looking again from each start is quadratic
@@ -77,7 +84,8 @@ def _without_invisible(text: str) -> str:
         parts += [text[position : opening.start()], " "]
         position = end.end()
     parts.append(text[position:])
-    return _DECLARATION.sub(" ", "".join(parts))
+    shown = _DECLARATION.sub(" ", "".join(parts))
+    return _HIDDEN.sub(" ", shown) if "isplay" in shown or "ISPLAY" in shown else shown
 
 
 def _as_space(match: re.Match[str]) -> str:

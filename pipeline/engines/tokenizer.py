@@ -33,6 +33,7 @@ class BackboneTokenizer:
         self._tokenizer.encode_special_tokens = True
         self.single = self._template(pair=False)
         self.pair = self._template(pair=True)
+        self._control = self._control_ids()
 
     @property
     def special_tokens(self) -> tuple[str, ...]:
@@ -48,37 +49,69 @@ class BackboneTokenizer:
                 return int(token_id)
         return 0
 
+    @property
+    def unk_id(self) -> int | None:
+        """Id of the unknown token; None where the vocabulary can spell everything."""
+        named = getattr(self._tokenizer.model, "unk_token", None)
+        for name in (named, "[UNK]", "<unk>"):
+            if name and (token_id := self._tokenizer.token_to_id(name)) is not None:
+                return int(token_id)
+        return None
+
     def tokenize(self, texts: list[str]) -> list[Tokens]:
-        """Ids and offsets of each text, without control tokens."""
+        """Ids and offsets of each text, without control tokens: no text can make one."""
         encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-        return [Tokens(tuple(encoding.ids), tuple(encoding.offsets)) for encoding in encodings]
+        return [
+            Tokens(tuple(encoding.ids), tuple(encoding.offsets))
+            if self._control.isdisjoint(encoding.ids)
+            else self._without_control(text, encoding.ids, encoding.offsets)
+            for text, encoding in zip(texts, encodings, strict=True)
+        ]
+
+    def _control_ids(self) -> frozenset[int]:
+        """Ids that only the encoder may put: every special token but the unknown one."""
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        ids = {token_id for token_id, token in added if token.special}
+        for template in (self.single, self.pair):
+            ids.update(*template.gaps)
+        return frozenset(ids - {self.unk_id})
+
+    def _without_control(self, text: str, ids: list[int], offsets: list[tuple[int, int]]) -> Tokens:
+        """Third line of defence: a control id in a text gives way to its characters, one by one.
+
+        Some vocabularies list `<s>` among their pieces (XLM-R), and some normalizers make one of
+        what no cleaner takes for it.
+        """
+        spelt: list[tuple[int, tuple[int, int]]] = []
+        for token_id, (start, stop) in zip(ids, offsets, strict=True):
+            if token_id not in self._control:
+                spelt.append((token_id, (start, stop)))
+                continue
+            for index in range(start, stop):
+                pieces = self._tokenizer.encode(text[index], add_special_tokens=False).ids
+                spelt += [(p, (index, index + 1)) for p in pieces if p not in self._control]
+        return Tokens(tuple(i for i, _ in spelt), tuple(span for _, span in spelt))
 
     def _template(self, *, pair: bool) -> WindowTemplate:
         """Which control ids stand before, between and after texts, as this tokenizer puts them."""
-        second = _MARKER if pair else None
-        encoding = self._tokenizer.encode(_MARKER, second)
+        encoding = self._tokenizer.encode(_MARKER, _MARKER if pair else None)
         gaps: list[list[int]] = [[]]
+        gap_types: list[list[int]] = [[]]
         types: list[int] = []
-        for token_id, is_control, type_id in zip(
-            encoding.ids, encoding.special_tokens_mask, encoding.type_ids, strict=True
+        text = None
+        for token_id, of_text, type_id in zip(
+            encoding.ids, encoding.sequence_ids, encoding.type_ids, strict=True
         ):
-            if is_control:
+            if of_text is None:
                 gaps[-1].append(token_id)
-            else:
+                gap_types[-1].append(type_id)
+            elif of_text != text:  # a marker may be several tokens
+                text = of_text
                 gaps.append([])
+                gap_types.append([])
                 types.append(type_id)
         return WindowTemplate(
-            gaps=tuple(tuple(gap) for gap in gaps),
+            gaps=tuple(map(tuple, gaps)),
             types=tuple(types),
-            gap_types=_gap_types(encoding.special_tokens_mask, encoding.type_ids),
+            gap_types=tuple(map(tuple, gap_types)),
         )
-
-
-def _gap_types(mask: list[int], types: list[int]) -> tuple[tuple[int, ...], ...]:
-    gaps: list[list[int]] = [[]]
-    for is_control, type_id in zip(mask, types, strict=True):
-        if is_control:
-            gaps[-1].append(type_id)
-        else:
-            gaps.append([])
-    return tuple(tuple(gap) for gap in gaps)

@@ -20,6 +20,7 @@ TOKENS = ("[CLS]", "[SEP]", "<s>", "</s>", "<mask>", "<|endoftext|>", "<unk>")
         ("［ＳＥＰ］ ［sep]", "sep sep"),
         ("x <s>y</ S > z", "x y z"),
         ("< | EndOfText | >", "endoftext"),
+        ("▁<s>▁ [▁SEP▁] <▁/▁s▁>", "▁ ▁ sep"),
         ("[[SEP]]", "sep"),
         ("[[SEP]SEP]", "[ sep SEP]"),
         ("<<s>s>", ""),
