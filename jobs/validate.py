@@ -9,13 +9,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobs.options import Context, dates_options, job, overrides_argument
+from pipeline.bundle import text_flow
+from pipeline.drift import PROFILE_FILE, drift_bounds, read_history
+from pipeline.engines.champion_tokenizer import champion_tokenizer
 from pipeline.engines.great_expectations_suite import check_partition
-from pipeline.partition_profile import PartitionProfile
-from pipeline.read import read_shard
-from pipeline.rows import Rejected
+from pipeline.engines.quality_pages import (
+    INDEX,
+    TEXT_PAGE,
+    CheckedExpectation,
+    QualityReport,
+    finish_pages,
+)
+from pipeline.engines.text_profile_page import write_text_page
+from pipeline.expectations import expectations
+from pipeline.inspection import Inspection, inspect_partition
+from pipeline.quality_folder import replaced_folder
 from pipeline.spool import temporary_spool
 from pipeline.survey import find_inputs, survey
-from pipeline.validate import Validator
+from pipeline.verdict import problems, warnings
 from schemas.errors import DataContractError
 from schemas.load import load_task
 from schemas.partition import date_range, parse_date
@@ -24,6 +35,7 @@ if TYPE_CHECKING:
     from datetime import date as Date
     from pathlib import Path
 
+    from pipeline.engines.tokenizer import BackboneTokenizer
     from schemas.task import TaskConfig
 
 log = logging.getLogger(__name__)
@@ -33,18 +45,21 @@ log = logging.getLogger(__name__)
 class Verdict:
     """What was found on one date; `problems` is empty where the contract holds."""
 
-    profile: PartitionProfile
-    page: Path
+    found: Inspection
+    folder: Path
     problems: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     @property
     def summary(self) -> dict[str, Any]:
         """The date's part of the job's result."""
+        profile = self.found.profile
         return {
-            "rows": self.profile.rows,
-            "rejected": self.profile.rejected,
-            "by_reason": {str(reason): n for reason, n in sorted(self.profile.by_reason.items())},
-            "page": str(self.page),
+            "rows": profile.rows,
+            "rejected": profile.rejected,
+            "by_reason": {str(reason): n for reason, n in sorted(profile.by_reason.items())},
+            "warnings": len(self.warnings),
+            "page": str(self.folder / INDEX),
         }
 
 
@@ -69,56 +84,56 @@ def command(
     config = load_task(task, context.home, overrides=overrides)
     first = parse_date(date, name="--date")
     last = parse_date(through, name="--through") if through else first
+    tokenizer = champion_tokenizer(config, context.home)
     summaries: dict[str, Any] = {}
-    problems: list[str] = []
+    broken: list[str] = []
     for day in date_range(first, last):
         try:
-            verdict = check_date(config, context, day)
+            verdict = check_date(config, context, day, tokenizer)
         except DataContractError as error:
-            problems.append(f"{day}: {error}")
+            broken.append(f"{day}: {error}")
             continue
         summaries[day.isoformat()] = verdict.summary
-        problems += [f"{day}: {problem}" for problem in verdict.problems]
-    if problems:
-        raise DataContractError(f"task {config.name!r}: " + "; ".join(problems))
+        if verdict.problems:
+            broken.append(f"{day}: {'; '.join(verdict.problems)}")
+    if broken:
+        raise DataContractError(f"task {config.name!r}: " + "; ".join(broken))
     return {"dates": summaries}
 
 
-def check_date(task: TaskConfig, context: Context, day: Date) -> Verdict:
+def check_date(
+    task: TaskConfig, context: Context, day: Date, tokenizer: BackboneTokenizer | None
+) -> Verdict:
     """Reads a date's partition, checks it and writes its pages.
 
     Raises:
         DataContractError: there is no input, or a file of it cannot be read at all.
     """
-    profile = profile_partition(task, context, day)
+    found = _inspect(task, context, day, tokenizer)
     folder = context.home.quality(task.name) / f"date={day}"
-    result = check_partition(task, profile, folder=folder)
-    problems = _broken_gates(task, profile)
-    # The two gates say it in their own words, with examples.
-    problems += [
-        failure.message
-        for failure in result.failures
-        if failure.critical and failure.column != "row_rejected" and failure.column is not None
-    ]
+    checked = _write_pages(found, folder)
+    verdict = Verdict(
+        found,
+        folder,
+        problems(checked, found.profile, found.validator),
+        warnings(checked, found.validator),
+    )
+    for warning in verdict.warnings:
+        log.warning("%s %s: %s", task.name, day, warning)
     log.info(
         "%s %s: %d rows, %d rejected, %s; pages at %s",
-        task.name, day, profile.rows, profile.rejected, "broken" if problems else "sound",
-        result.page,
+        task.name, day, found.profile.rows, found.profile.rejected,
+        "broken" if verdict.problems else "sound", folder / INDEX,
     )  # fmt: skip
-    return Verdict(profile, result.page, tuple(problems))
+    return verdict
 
 
-def profile_partition(task: TaskConfig, context: Context, day: Date) -> PartitionProfile:
-    """The profile of all rows of a date.
-
-    Raises:
-        DataContractError: there is no input, or a file of it cannot be read at all.
-    """
+def _inspect(
+    task: TaskConfig, context: Context, day: Date, tokenizer: BackboneTokenizer | None
+) -> Inspection:
     paths = find_inputs(task.data.incoming, context.home, date=day)
-    validator = Validator(task.data, task.contract)
-    profile = PartitionProfile(task)
     with temporary_spool(context.home, task.name) as spool:
-        found = survey(
+        surveyed = survey(
             paths,
             data=task.data,
             home=context.home,
@@ -126,29 +141,26 @@ def profile_partition(task: TaskConfig, context: Context, day: Date) -> Partitio
             spool=spool,
             unique_columns=task.contract.unique_columns,
         )
-        for shard in found.shards:
-            for row in read_shard(shard):
-                profile.add(row, row if isinstance(row, Rejected) else validator.check(row, day))
-    return profile
+        for guess in surveyed.guesses:
+            log.warning("%s %s: %s", task.name, day, guess)
+        flow = text_flow(task, tokenizer)
+        return inspect_partition(task, day, surveyed.shards, flow, vocabulary=tokenizer)
 
 
-def _broken_gates(task: TaskConfig, profile: PartitionProfile) -> list[str]:
-    contract = task.contract
-    problems: list[str] = []
-    if profile.rows < contract.min_rows:
-        problems.append(
-            f"got {profile.rows} rows, expected at least {contract.min_rows}; "
-            f"set contract.min_rows=0 for quiet days"
+def _write_pages(found: Inspection, folder: Path) -> tuple[CheckedExpectation, ...]:
+    """Pages and profile, put in place at once; the answers that the pages show."""
+    task, profile = found.task, found.profile
+    drift = task.contract.drift
+    history = read_history(folder.parent, before=found.date, partitions=drift.partitions)
+    asked = expectations(task, profile, drift_bounds(history, drift))
+    statistics = found.statistics()
+    with replaced_folder(folder) as pages:
+        checked = check_partition(
+            asked, profile.measured, pages=pages, name=f"{task.name} {folder.name}"
         )
-    fraction = profile.rejected / profile.rows if profile.rows else 0.0
-    if fraction > contract.max_reject_fraction:
-        reasons = ", ".join(
-            f"{reason} {count} (such as {', '.join(profile.examples[reason])})"
-            for reason, count in profile.by_reason.most_common()
-        )
-        problems.append(
-            f"{profile.rejected} of {profile.rows} rows rejected ({fraction:.1%}), at most "
-            f"{contract.max_reject_fraction:.1%} may be: {reasons}; mend the data, or raise "
-            f"contract.max_reject_fraction"
-        )
-    return problems
+        write_text_page(statistics.text, pages / TEXT_PAGE, title=f"{task.name} {found.date}")
+        by_reason = {str(reason): count for reason, count in profile.by_reason.items()}
+        report = QualityReport(task.name, str(found.date), profile.rows, by_reason, checked)
+        finish_pages(pages, report, links={TEXT_PAGE: "Text profile"})
+        statistics.write(pages / PROFILE_FILE)
+    return checked

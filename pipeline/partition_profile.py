@@ -1,73 +1,141 @@
-"""What a partition's rows look like without their texts: lengths, checked values, outcomes."""
+"""What a partition's rows look like without their texts: lengths, measured values, outcomes."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pipeline.rows import RawRow, Record, Rejected
-from pipeline.validate import cell_text, id_text
+from pipeline.cells import cell_text
+from pipeline.column_rules import Between, ColumnRules, presence_of
+from pipeline.compact_columns import OTHER, Flags, Numbers, Words
+from pipeline.rows import RawRow, Rejected
+from pipeline.validate import MAX_EXAMPLES, place_of
+from schemas.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import datetime as dt
 
-    from schemas.reasons import Reason
+    from pipeline.column_rules import RowRule
+    from pipeline.flow import Prepared
     from schemas.task import TaskConfig
 
-MAX_EXAMPLES = 3
+    _Line = dict[str, float | str | None]
+
+TEXT_CHARS = "text: characters"
+REJECTED = "row: rejected"
+LANGUAGE = "lang: value"
+OUTCOME = "row: outcome"
+KEPT = "kept"
+REPEATED_ID = "id: repeat"
+FIRST, REPEATED = "first", "repeated"
+
+
+Column = Words | Flags | Numbers
+
+
+def chars_of(column: str) -> str:
+    """What is measured of a text column: its length."""
+    return f"{column}: text characters"
 
 
 class PartitionProfile:
-    """One line for each row of a partition, as columns; no text is kept, only its length."""
+    """One line for each row of a partition, as columns of a few bytes; no text is kept.
 
-    def __init__(self, task: TaskConfig) -> None:
-        self._task = task
+    `measured` holds what the contract's rules and the drift checks look at, by name; of a row that
+    could not be read it holds the outcome alone.
+    """
+
+    def __init__(self, task: TaskConfig, date: dt.date | None = None) -> None:
+        data = task.data
+        self._data, self._date = data, date
+        self._rules = tuple(ColumnRules(name, rule) for name, rule in task.contract.columns.items())
+        ids = [data.id_column] if data.id_column else []
+        self.columns = tuple(dict.fromkeys([*ids, *data.text_columns, *task.contract.columns]))
         self.rows = 0
         self.by_reason: Counter[Reason] = Counter()
-        self.examples: dict[Reason, list[str]] = defaultdict(list)
-        self.columns: dict[str, list[Any]] = {name: [] for name in self._names()}
+        self.examples: defaultdict[Reason, list[str]] = defaultdict(list)
+        self.measured: dict[str, Column] = {
+            REJECTED: Flags(),
+            OUTCOME: Words((KEPT, *Reason)),
+            LANGUAGE: Words(),
+            TEXT_CHARS: Numbers(),
+            **{chars_of(column): Numbers() for column in data.text_columns},
+            **{presence_of(column): Flags() for column in self.columns},
+        }
+        if data.id_column:
+            self.measured[REPEATED_ID] = Words((FIRST, REPEATED))
+        for rule in self._each_rule():
+            self.measured.setdefault(rule.measured, _column_for(rule))
+        self._missing: Counter[str] = Counter()
 
-    def add(self, row: RawRow | Rejected, outcome: Record | Rejected) -> None:
+    def add(self, row: RawRow | Rejected, outcome: Prepared | Rejected) -> None:
         """Takes in a row as it was read, and what became of it."""
         self.rows += 1
         if isinstance(outcome, Rejected):
             self._count(outcome)
-        line = self._line(row.values) if isinstance(row, RawRow) else {}
-        line["row_rejected"] = float(isinstance(outcome, Rejected))
-        if "record_id" not in line:
-            line["record_id"] = outcome.record_id
-        for name, values in self.columns.items():
-            values.append(line.get(name))
+        line = _outcome_measured(outcome)
+        if isinstance(row, RawRow):
+            self._measure(row, line)
+        for name, column in self.measured.items():
+            column.append(line.get(name))  # type: ignore[arg-type]  # words or numbers, each as due
 
     @property
     def rejected(self) -> int:
         """Number of rows that would not be scored."""
         return self.by_reason.total()
 
-    def _names(self) -> tuple[str, ...]:
-        texts = [f"{column}_chars" for column in self._task.data.text_columns]
-        names = ["record_id", *texts, "text_chars", *self._task.contract.columns, "row_rejected"]
-        return tuple(dict.fromkeys(names))
+    @property
+    def null_share(self) -> dict[str, float]:
+        """Share of missing values by column, of the rows that could be read."""
+        read = self._missing[""]
+        return {name: self._missing[name] / read for name in self.columns} if read else {}
 
-    def _line(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        data = self._task.data
-        line: dict[str, Any] = {
-            name: cell_text(values.get(name)) for name in self._task.contract.columns
-        }
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the rows take; examples and counters do not grow with them."""
+        return sum(column.nbytes for column in self.measured.values())
+
+    def _each_rule(self) -> tuple[RowRule, ...]:
+        return tuple(rule for column in self._rules for rule in column.rules)
+
+    def _measure(self, row: RawRow, line: _Line) -> None:
+        self._missing[""] += 1
+        for column in self.columns:
+            is_there = cell_text(row.values.get(column)) is not None
+            line[presence_of(column)] = is_there
+            self._missing[column] += not is_there
+        for rules in self._rules:
+            name = rules.column
+            cell = rules.cell(row.values.get(name), name in row.repeated, self._date)
+            for rule in rules.rules:
+                line[rule.measured] = rule.measure(cell)
+        id_column = self._data.id_column
+        if id_column and line[presence_of(id_column)]:
+            line[REPEATED_ID] = REPEATED if id_column in row.repeated else FIRST
+        self._measure_texts(row, line)
+
+    def _measure_texts(self, row: RawRow, line: _Line) -> None:
         chars = 0
-        for column in data.text_columns:
-            text = values.get(column)
+        for column in self._data.text_columns:
+            text = row.values.get(column)
             if isinstance(text, str) and text.strip():
-                line[f"{column}_chars"] = len(text)
+                line[chars_of(column)] = len(text)
                 chars += len(text) + bool(chars)  # parts are joined by one character
-        line["text_chars"] = chars or None
-        if data.id_column:
-            line["record_id"] = id_text(values.get(data.id_column))
-        return line
+        line[TEXT_CHARS] = chars
 
     def _count(self, rejected: Rejected) -> None:
         self.by_reason[rejected.reason] += 1
         examples = self.examples[rejected.reason]
         if len(examples) < MAX_EXAMPLES:
-            place = f"{rejected.source_file}:{rejected.source_row}"
-            examples.append(rejected.record_id or place)
+            examples.append(rejected.record_id or place_of(rejected))
+
+
+def _outcome_measured(outcome: Prepared | Rejected) -> _Line:
+    if not isinstance(outcome, Rejected):
+        return {REJECTED: False, OUTCOME: KEPT, LANGUAGE: outcome.lang}
+    another = OTHER if outcome.reason is Reason.LANGUAGE_NOT_ALLOWED else None
+    return {REJECTED: True, OUTCOME: outcome.reason.value, LANGUAGE: another}
+
+
+def _column_for(rule: RowRule) -> Column:
+    return Numbers(exact=True) if isinstance(rule.demand, Between) else Words(rule.demand.values)

@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, NamedTuple
 
+from pipeline.cells import id_text, is_missing
+from pipeline.column_rules import ColumnRules
 from pipeline.rows import RawRow, Record, Rejected
 from schemas.reasons import Reason, Stage
 
 if TYPE_CHECKING:
     import datetime as dt
 
-    from schemas.task import ColumnRule, ContractConfig, DataConfig
+    from schemas.task import ContractConfig, DataConfig, Severity
 
-# Whole numbers up to here are exact as floats; beyond, neighbours fall together.
-_MAX_EXACT_FLOAT = 2**53
-
-
-def id_text(value: Any) -> str | None:
-    """The text of an id, None where there is none.
-
-    Whole numbers give their decimals, also where a column of integers drifted to floats because
-    of its nulls, as data frames do.
-    """
-    if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT_FLOAT:
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return (value.strip() or None) if isinstance(value, str) else None
-
-
-def cell_text(value: Any) -> str | None:
-    """The text of a value as rules compare it, None for a missing or blank one."""
-    if is_missing(value):
-        return None
-    if isinstance(value, bool):
-        return str(value).lower()
-    return id_text(value) if isinstance(value, str | float) else str(value)
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a value is null: None, or the NaN that data frames write instead."""
-    return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124 - NaN
+UNDETERMINED = "und"  # ISO 639-2's code of no language
+MAX_EXAMPLES = 3
+LANGUAGE_RULE = "lang:allowed"
 
 
 def joined_text(texts: tuple[str, ...]) -> str:
@@ -51,13 +26,21 @@ def joined_text(texts: tuple[str, ...]) -> str:
 
 
 class Validator:
-    """Checks rows against the contract; `warned` and `stopped` count rules that warn or stop."""
+    """Checks rows against the contract.
+
+    `warned`, `stopped` and `rejected` count rows by the rule on a column that they break, as
+    `column:rule`, and `examples` holds the ids of the first few. A row counts once for a column,
+    whatever else is wrong with it.
+    """
 
     def __init__(self, data: DataConfig, contract: ContractConfig) -> None:
         self._data = data
         self._contract = contract
+        self._columns = tuple(ColumnRules(name, rule) for name, rule in contract.columns.items())
         self.warned: Counter[str] = Counter()
         self.stopped: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
+        self.examples: defaultdict[str, list[str]] = defaultdict(list)
 
     def check(self, row: RawRow, date: dt.date | None = None) -> Record | Rejected:
         """The record of a row, or the first rule that it breaks.
@@ -65,31 +48,43 @@ class Validator:
         `date` is the partition's; without one, rules about time around it are not asked.
         """
         record_id = self._record_id(row)
+        name = record_id if isinstance(record_id, str) else None
+        broken_column = self._broken_column(row, name, date)
         if isinstance(record_id, _Breach):
-            return self._reject(row, None, record_id)
+            return _rejected(row, None, record_id)
         if self._data.id_column in row.repeated:
-            earlier = _Breach(Reason.DUPLICATE_ID, "an earlier row of the partition has this id")
-            return self._reject(row, record_id, earlier)
+            return _rejected(row, name, _SAME_ID)
         texts = self._texts(row)
         if isinstance(texts, _Breach):
-            return self._reject(row, record_id, texts)
-        breach = self._broken_length(texts) or self._broken_column(row)
-        if breach is not None:
-            return self._reject(row, record_id, breach)
+            return _rejected(row, name, texts)
+        if (breach := self._broken_length(texts) or broken_column) is not None:
+            return _rejected(row, name, breach)
         return Record(record_id, row.source_file, row.source_row, texts, row.values, row.raw)
 
     def check_language(self, record: Record, lang: str) -> Rejected | None:
         """The rejection of a record in a language that the contract does not allow."""
-        return None
+        rule = self._contract.languages
+        if rule is None or rule.severity == "review" or self._is_allowed(lang):
+            return None
+        self._count(LANGUAGE_RULE, rule.severity, record.record_id)
+        if rule.severity == "warn":
+            return None
+        detail = f"column 'lang': allowed, got {lang}"
+        return _rejected(record, record.record_id, _Breach(Reason.LANGUAGE_NOT_ALLOWED, detail))
 
     def wants_review(self, lang: str) -> bool:
         """Whether the contract sends texts of a language to people."""
-        return False
+        rule = self._contract.languages
+        return rule is not None and rule.severity == "review" and not self._is_allowed(lang)
+
+    def _is_allowed(self, lang: str) -> bool:
+        rule = self._contract.languages
+        return rule is None or lang == UNDETERMINED or lang in rule.allowed
 
     def _record_id(self, row: RawRow) -> str | _Breach:
         column = self._data.id_column
         if column is None:
-            return f"{row.source_file}:{row.source_row}"
+            return place_of(row)
         value = row.values.get(column)
         text = id_text(value)
         if text is not None:
@@ -125,39 +120,40 @@ class Validator:
             return _Breach(Reason.TEXT_TOO_LONG, f"got {chars} characters, at most {high}")
         return None
 
-    def _broken_column(self, row: RawRow) -> _Breach | None:
-        rejecting: _Breach | None = None
-        for column, rule in self._contract.columns.items():
-            broken = _broken_rule(cell_text(row.values.get(column)), rule)
-            if broken is None:
-                continue
-            if rule.severity == "warn":
-                self.warned[f"{column}:{broken}"] += 1
-            elif rejecting is None:
-                rejecting = _Breach(Reason.VALUE_NOT_ALLOWED, f"column {column!r}: {broken}")
-        return rejecting
+    def _broken_column(
+        self, row: RawRow, record_id: str | None, date: dt.date | None
+    ) -> _Breach | None:
+        """The rule that rejects a row; one that stops the night goes before one that does not."""
+        found: dict[Severity, _Breach] = {}
+        for column in self._columns:
+            name = column.column
+            cell = column.cell(row.values.get(name), name in row.repeated, date)
+            rule = column.first_broken(cell)
+            if rule is not None:
+                self._count(rule.key, rule.severity, record_id or place_of(row))
+                breach = _Breach(rule.reason, f"column {name!r}: {rule.name}")
+                found.setdefault(rule.severity, breach)
+        return found.get("stop") or found.get("reject")
 
-    @staticmethod
-    def _reject(row: RawRow, record_id: str | None, breach: _Breach) -> Rejected:
-        return Rejected(
-            record_id,
-            row.source_file,
-            row.source_row,
-            Stage.VALIDATE,
-            breach.reason,
-            breach.detail,
-            row.raw,
-        )
+    def _count(self, key: str, severity: Severity, example: str) -> None:
+        counts = {"warn": self.warned, "stop": self.stopped, "reject": self.rejected}
+        counts[severity][key] += 1
+        if len(self.examples[key]) < MAX_EXAMPLES:
+            self.examples[key].append(example)
 
 
-@dataclass(frozen=True, slots=True)
-class _Breach:
+class _Breach(NamedTuple):
     reason: Reason
     detail: str
 
 
-def _broken_rule(value: str | None, rule: ColumnRule) -> str | None:
-    """The name of the rule that a value breaks: `required`, `allowed`, or None."""
-    if value is None:
-        return "required" if rule.required else None
-    return "allowed" if rule.allowed is not None and value not in rule.allowed else None
+_SAME_ID = _Breach(Reason.DUPLICATE_ID, "an earlier row of the partition has this id")
+
+
+def place_of(row: RawRow | Record | Rejected) -> str:
+    """Where a row stands, which names it where nothing else does."""
+    return f"{row.source_file}:{row.source_row}"
+
+
+def _rejected(row: RawRow | Record, record_id: str | None, breach: _Breach) -> Rejected:
+    return Rejected(record_id, row.source_file, row.source_row, Stage.VALIDATE, *breach, row.raw)

@@ -1,14 +1,14 @@
-"""The contract as a Great Expectations suite over a partition, and its pages.
+"""Great Expectations asks what is expected of a partition, and writes its pages about it.
 
+A thin adapter: what to ask is `pipeline.expectations`, what to ask it of the partition's profile.
 Importing Great Expectations takes five seconds; only the job that writes pages imports this.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import shutil
-from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import great_expectations as gx
@@ -16,141 +16,64 @@ import great_expectations.expectations as gxe
 import pandas as pd
 from great_expectations.data_context.types import base as chatty_module
 
-from pipeline.engines.quality_pages import (
-    INDEX,
-    CheckedExpectation,
-    QualityReport,
-    expected_in_words,
-    finish_pages,
-    observed_in_words,
-)
+from pipeline.column_rules import OneOf
+from pipeline.compact_columns import Words
+from pipeline.engines.quality_pages import CheckedExpectation, observed_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pipeline.partition_profile import PartitionProfile
-    from schemas.task import ContractConfig, TaskConfig
+    from pipeline.expectations import Expected
+    from pipeline.partition_profile import Column
 
-# No sample values: the pages are read by many, the rows are customers' words.
+# No sample values, for the pages are read by many and the rows are customers' words; and no lists
+# of rows, which would take more memory than the rows themselves.
 _RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
 
 
-@dataclass(frozen=True, slots=True)
-class SuiteResult:
-    """The start of the pages, and what was found."""
+def check_partition(
+    asked: Sequence[Expected], measured: Mapping[str, Column], *, pages: Path, name: str
+) -> tuple[CheckedExpectation, ...]:
+    """What became of each expectation; Great Expectations' own pages are put into `pages`.
 
-    page: Path
-    expectations: tuple[CheckedExpectation, ...]
-
-    @property
-    def failures(self) -> tuple[CheckedExpectation, ...]:
-        """The expectations that the partition does not meet, warnings among them."""
-        return tuple(each for each in self.expectations if not each.passed)
-
-
-def build_suite(task: TaskConfig, *, rows: int) -> gx.ExpectationSuite:
-    """The expectations of a task; a partition without rows is only counted."""
-    contract = task.contract
-    expectations: list[Any] = [
-        gxe.ExpectTableRowCountToBeBetween(min_value=contract.min_rows, severity="critical")
-    ]
-    if rows:
-        expectations += [*_about_texts(task), *_about_ids(contract), *_about_columns(contract)]
-        expectations.append(
-            gxe.ExpectColumnMeanToBeBetween(
-                column="row_rejected",
-                max_value=contract.max_reject_fraction,
-                severity="critical",
-                notes="Share of rows that would not be scored.",
-            )
-        )
-    return gx.ExpectationSuite(name=task.name, expectations=expectations)
+    `name` is the partition's, `task date=D`.
+    """
+    frame = pd.DataFrame({column: _series(values) for column, values in measured.items()})
+    task, _, run = name.partition(" ")
+    expectations = [_expectation(each, number) for number, each in enumerate(asked)]
+    suite = gx.ExpectationSuite(name=task, expectations=expectations)
+    results = _run(_context(), suite, frame, pages=pages, run=run)
+    found = {result.expectation_config.meta["number"]: result for result in results}
+    return tuple(_checked(each, found[number]) for number, each in enumerate(asked))
 
 
-def check_partition(task: TaskConfig, profile: PartitionProfile, *, folder: Path) -> SuiteResult:
-    """Checks a partition by its profile and replaces the pages in `folder`, named `date=D`."""
-    frame = _frame(profile.columns)
-    pages = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(pages, ignore_errors=True)
-    pages.mkdir(parents=True)
-    suite = build_suite(task, rows=len(frame))
-    results = _run(_context(), suite, frame, pages=pages, name=folder.name)
-    report = QualityReport(
-        task=task.name,
-        partition=folder.name.removeprefix("date="),
-        rows=profile.rows,
-        by_reason={str(reason): count for reason, count in profile.by_reason.items()},
-        expectations=tuple(map(_checked, results)),
-    )
-    finish_pages(pages, report)
-    _replace_folder(pages, folder)
-    return SuiteResult(folder / INDEX, report.expectations)
+def _expectation(asked: Expected, number: int) -> Any:
+    settings: dict[str, Any] = {
+        "severity": "critical" if asked.critical else "warning",
+        # Shown as it is, in place of their own words, which know no `column: rule`.
+        "description": escape(asked.sentence, quote=False),
+        "meta": {"number": number},
+    }
+    if asked.measured is not None:
+        settings["column"] = asked.measured
+    if asked.kind == "values":
+        settings["mostly"] = asked.mostly
+    if isinstance(asked.demand, OneOf):
+        return gxe.ExpectColumnValuesToBeInSet(value_set=list(asked.demand.values), **settings)
+    settings |= {"min_value": asked.demand.low, "max_value": asked.demand.high}
+    if asked.kind == "rows":
+        return gxe.ExpectTableRowCountToBeBetween(**settings)
+    if asked.kind == "mean":
+        return gxe.ExpectColumnMeanToBeBetween(**settings)
+    return gxe.ExpectColumnValuesToBeBetween(**settings)
 
 
-def _about_texts(task: TaskConfig) -> list[Any]:
-    contract = task.contract
-    exist = [
-        gxe.ExpectColumnToExist(column=f"{column}_chars", severity="critical")
-        for column in task.data.text_columns
-    ]
-    return [
-        *exist,
-        gxe.ExpectColumnValuesToNotBeNull(
-            column="text_chars",
-            mostly=_tolerated(contract),
-            severity="critical",
-            notes="Rows with a text that is not blank.",
-        ),
-        gxe.ExpectColumnValuesToBeBetween(
-            column="text_chars",
-            min_value=contract.min_text_chars,
-            max_value=contract.max_text_chars,
-            mostly=_tolerated(contract),
-            severity="critical",
-        ),
-    ]
-
-
-def _about_ids(contract: ContractConfig) -> list[Any]:
-    """A repeated id only warns: its later rows are rejected one by one, and counted as such."""
-    mostly = _tolerated(contract)
-    return [
-        gxe.ExpectColumnValuesToNotBeNull(column="record_id", mostly=mostly, severity="critical"),
-        gxe.ExpectColumnValuesToBeUnique(column="record_id", mostly=mostly, severity="warning"),
-    ]
-
-
-def _about_columns(contract: ContractConfig) -> list[Any]:
-    expectations: list[Any] = []
-    for column, rule in contract.columns.items():
-        rejects = rule.severity == "reject"
-        shared = {
-            "column": column,
-            "mostly": _tolerated(contract) if rejects else 1.0,
-            "severity": "critical" if rejects else "warning",
-        }
-        if rule.required:
-            expectations.append(gxe.ExpectColumnValuesToNotBeNull(**shared))
-        if rule.allowed is not None:
-            expectations.append(
-                gxe.ExpectColumnValuesToBeInSet(value_set=list(rule.allowed), **shared)
-            )
-    return expectations
-
-
-def _tolerated(contract: ContractConfig) -> float:
-    return 1.0 - contract.max_reject_fraction
-
-
-def _frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
-    return pd.DataFrame({name: _series(values) for name, values in columns.items()})
-
-
-def _series(values: Sequence[Any]) -> pd.Series[Any]:
-    """Types are explicit: what pandas infers would change with the night's nulls."""
-    is_number = all(value is None or isinstance(value, int | float) for value in values)
-    return pd.Series(list(values), dtype="float64" if is_number else "object")
+def _series(column: Column) -> pd.Series[Any]:
+    """The column as it lies in memory: types are explicit, nothing is inferred."""
+    if isinstance(column, Words):
+        return pd.Series(pd.Categorical.from_codes(column.codes, pd.Index(column.categories)))
+    return pd.Series(column.values, copy=False)
 
 
 def _context() -> Any:
@@ -167,21 +90,10 @@ def _context() -> Any:
 
 
 def _run(
-    context: Any, suite: gx.ExpectationSuite, frame: pd.DataFrame, *, pages: Path, name: str
+    context: Any, suite: gx.ExpectationSuite, frame: pd.DataFrame, *, pages: Path, run: str
 ) -> list[Any]:
     """Results of all expectations; the pages are written on the way."""
-    context.add_data_docs_site(
-        site_name="pages",
-        site_config={
-            "class_name": "SiteBuilder",
-            "show_how_to_buttons": False,
-            "store_backend": {
-                "class_name": "TupleFilesystemStoreBackend",
-                "base_directory": str(pages),
-            },
-            "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
-        },
-    )
+    context.add_data_docs_site(site_name="pages", site_config=_site(pages))
     asset = context.data_sources.add_pandas("partition").add_dataframe_asset(suite.name)
     definition = gx.ValidationDefinition(
         name=suite.name,
@@ -196,29 +108,29 @@ def _run(
     )
     outcome = context.checkpoints.add(checkpoint).run(
         batch_parameters={"dataframe": frame},
-        run_id=gx.RunIdentifier(run_name=name),
+        run_id=gx.RunIdentifier(run_name=run),
     )
-    return [result for run in outcome.run_results.values() for result in run.results]
+    return [result for each in outcome.run_results.values() for result in each.results]
 
 
-def _checked(result: Any) -> CheckedExpectation:
-    settings, found = result.expectation_config, result.result
+def _site(folder: Path) -> dict[str, Any]:
+    return {
+        "class_name": "SiteBuilder",
+        "show_how_to_buttons": False,
+        "store_backend": {
+            "class_name": "TupleFilesystemStoreBackend",
+            "base_directory": str(folder),
+        },
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+    }
+
+
+def _checked(asked: Expected, result: Any) -> CheckedExpectation:
+    found = result.result
     return CheckedExpectation(
-        check=settings.type,
-        column=settings.kwargs.get("column"),
-        critical=str(getattr(settings.severity, "value", settings.severity)) == "critical",
+        asked,
         passed=bool(result.success),
-        expected=expected_in_words(settings.type, settings.kwargs),
-        observed=observed_in_words(settings.type, found, passed=bool(result.success)),
+        observed=observed_in_words(asked.kind, found),
         failure_count=int(found.get("unexpected_count") or 0),
         fraction=float(found.get("unexpected_percent") or 0.0) / 100,
     )
-
-
-def _replace_folder(new: Path, folder: Path) -> None:
-    """Puts `new` where `folder` was; pages of an earlier run would only mislead."""
-    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-    if folder.exists():
-        folder.rename(old)
-    new.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)

@@ -11,17 +11,22 @@ import re
 import shutil
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from selectolax.lexbor import LexborHTMLParser
 
+from pipeline.engines.page_parts import number, page_head, percent, style, table, tiles, whole_page
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pipeline.expectations import Expected, Kind
 
 STYLESHEET = "pages.css"
 INDEX = "index.html"
+TEXT_PAGE = "text.html"
 
 # What draws, loads or sends; `footer` asks for a subscription, `.navbar-brand` holds a logo.
 _DROPPED = (
@@ -36,8 +41,8 @@ _ELSEWHERE = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*:|//|\\)", re.IGNORECASE)
 _NAMELESS_ASSET = re.compile(r"Data asset: None\s*<br\s*/?>")
 
 _LEGEND = (
-    '<p class="faint">X_chars is the length of text column X in characters, text_chars that of all '
-    "text columns together; shares of allowed or unique values are of those present.</p>"
+    '<p class="faint">Shares are of the values that are there; the text is all text columns '
+    "together, its length before cleaning.</p>"
 )
 
 Status = Literal["passed", "failed", "warning"]
@@ -47,28 +52,18 @@ Status = Literal["passed", "failed", "warning"]
 class CheckedExpectation:
     """One expectation and what was found; `fraction` is of the values that were looked at."""
 
-    check: str
-    column: str | None
-    critical: bool
+    asked: Expected
     passed: bool
-    expected: str
     observed: str
-    failure_count: int
-    fraction: float
+    failure_count: int = 0
+    fraction: float = 0.0
 
     @property
     def status(self) -> Status:
         """Only a critical expectation fails; another one warns."""
         if self.passed:
             return "passed"
-        return "failed" if self.critical else "warning"
-
-    @property
-    def message(self) -> str:
-        """One line for logs and errors."""
-        about = f"column {self.column!r}" if self.column else "partition"
-        rows = f", {self.failure_count} rows unexpected" if self.failure_count else ""
-        return f"{about}: expected {self.expected}, got {self.observed}{rows} ({self.check})"
+        return "failed" if self.asked.critical else "warning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,53 +91,40 @@ class QualityReport:
         return sum(expectation.status == status for expectation in self.expectations)
 
 
-def expected_in_words(check: str, settings: Mapping[str, Any]) -> str:
-    """What an expectation of `check` with these settings asks for, as the end of "expected …"."""
-    kind = check.removeprefix("expect_")
-    if kind == "table_row_count_to_be_between":
-        least = settings["min_value"]
-        return f"at least {_number(least)} {'row' if least == 1 else 'rows'}"
-    if kind == "column_to_exist":
-        return "the column to exist"
-    if kind == "column_mean_to_be_between" and settings["column"] == "row_rejected":
-        return f"at most {_percent(settings['max_value'])} of rows to be rejected"
-    if kind.startswith("column_values_to_"):
-        return f"{_share(settings)} to {_values_in_words(kind, settings)}"
-    return kind.replace("_", " ")
+def observed_in_words(kind: Kind, found: Mapping[str, Any]) -> str:
+    """What was found, in the terms of what was asked; rounded down, so that 100 % means all."""
+    observed, unexpected = found.get("observed_value"), found.get("unexpected_percent")
+    if kind == "values":
+        if unexpected is None:
+            return "no values"
+        return f"{math.floor(round((100 - unexpected) * 100, 6)) / 100:g} %"
+    if observed is None:
+        return "no values"
+    return percent(observed) if kind == "mean" else number(observed)
 
 
-def observed_in_words(check: str, found: Mapping[str, Any], *, passed: bool) -> str:
-    """What was found, in the same terms; a share is rounded down, so that 100 % means all."""
-    match check.removeprefix("expect_"):
-        case "column_to_exist":
-            return "it does" if passed else "it does not"
-        case "column_mean_to_be_between" if found.get("observed_value") is not None:
-            return _percent(found["observed_value"])
-        case _ if found.get("observed_value") is not None:
-            return _number(found["observed_value"])
-        case _ if found.get("unexpected_percent") is not None:
-            hundredths = math.floor(round((100 - found["unexpected_percent"]) * 100, 6))
-            return f"{hundredths / 100:g} %"
-    return "no values"
+def finish_pages(
+    folder: Path, report: QualityReport, *, links: Mapping[str, str] | None = None
+) -> None:
+    """Makes the pages that Great Expectations wrote into `folder` whole without a network.
 
-
-def finish_pages(folder: Path, report: QualityReport) -> None:
-    """Makes the pages that Great Expectations wrote into `folder` whole without a network."""
+    `links` are further pages of the index, as name by path, written there by somebody else.
+    """
     shutil.rmtree(folder / "static", ignore_errors=True)  # 4 MB of logos and fonts, now unused
-    (folder / STYLESHEET).write_text(_style(), encoding="utf-8")
+    (folder / STYLESHEET).write_text(style(), encoding="utf-8")
     title = f"{report.task} {report.partition}"
-    links: dict[str, str] = {}
+    pages = dict(links or {})
     for page in sorted(folder.rglob("*.html"), reverse=True):  # validations, then expectations
         way = page.relative_to(folder)
-        if way.as_posix() == INDEX:
+        if way.as_posix() == INDEX or way.as_posix() in pages:
             continue
         stylesheet = "../" * (len(way.parts) - 1) + STYLESHEET
         html = page.read_text(encoding="utf-8")
         page.write_text(offline_page(html, title=title, stylesheet=stylesheet), encoding="utf-8")
-        links[way.as_posix()] = (
+        pages[way.as_posix()] = (
             "Expectation suite" if way.parts[0] == "expectations" else "Full result"
         )
-    index = index_page(report, links=links)
+    index = index_page(report, links=pages)
     (folder / INDEX).write_text(index, encoding="utf-8")
 
 
@@ -164,7 +146,7 @@ def offline_page(html: str, *, title: str, stylesheet: str) -> str:
     head = tree.css_first("head")
     if head is not None:
         link = f'<link rel="stylesheet" href="{escape(stylesheet)}">'
-        head.inner_html = _head(title, style=link)
+        head.inner_html = page_head(f"{title}: data quality", style=link)
     return tree.html or ""
 
 
@@ -183,32 +165,16 @@ def index_page(report: QualityReport, *, links: Mapping[str, str]) -> str:
         "</p>",
         _tiles(report),
         "<h2>Expectations</h2>",
-        _table(
+        table(
             ["Status", "Column", "Expected", "Observed", "-Unexpected rows"],
             map(_expectation_cells, sorted(report.expectations, key=_worst_first)),
+            kind="expectations",
         ),
         _LEGEND,
         "<h2>Rejected rows by reason</h2>",
         _reasons(report),
     ]
-    head = _head(title, style=f"<style>\n{_style()}</style>")
-    body = "\n".join(parts)
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n'
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
-    )
-
-
-def _head(title: str, *, style: str) -> str:
-    return (
-        '\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}: data quality</title>\n{style}\n"
-    )
-
-
-def _style() -> str:
-    return Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+    return whole_page(f"{title}: data quality", parts)
 
 
 def _verdict_in_words(report: QualityReport) -> str:
@@ -228,10 +194,8 @@ def _tiles(report: QualityReport) -> str:
     met = f"{report.count('passed')} of {len(report.expectations)}"
     rejected = f"{report.rejected:,}"
     if report.rows:
-        rejected += f' <small class="faint">{_percent(report.rejected / report.rows)}</small>'
-    tiles = {"Rows": f"{report.rows:,}", "Rejected rows": rejected, "Expectations met": met}
-    inner = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles.items())
-    return f'<dl class="tiles">{inner}</dl>'
+        rejected += f' <small class="faint">{percent(report.rejected / report.rows)}</small>'
+    return tiles({"Rows": f"{report.rows:,}", "Rejected rows": rejected, "Expectations met": met})
 
 
 def _worst_first(expectation: CheckedExpectation) -> int:
@@ -239,15 +203,14 @@ def _worst_first(expectation: CheckedExpectation) -> int:
 
 
 def _expectation_cells(expectation: CheckedExpectation) -> list[str]:
-    count = expectation.failure_count
-    unexpected = f"{count:,} ({_percent(expectation.fraction)})" if count else "0"
-    counts_values = expectation.check.startswith("expect_column_values_")
+    asked, count = expectation.asked, expectation.failure_count
+    unexpected = f"{count:,} ({percent(expectation.fraction)})" if count else "0"
     return [
         f'<span class="mark {expectation.status}">{expectation.status}</span>',
-        escape(expectation.column) if expectation.column else '<span class="faint">all rows</span>',
-        escape(expectation.expected),
+        escape(asked.column) if asked.column else '<span class="faint">all rows</span>',
+        escape(asked.sentence),
         escape(expectation.observed),
-        unexpected if counts_values else "",
+        unexpected if asked.kind == "values" else "",
     ]
 
 
@@ -255,48 +218,8 @@ def _reasons(report: QualityReport) -> str:
     if not report.by_reason:
         return '<p class="faint">No row was rejected.</p>'
     most_first = sorted(report.by_reason.items(), key=lambda item: (-item[1], item[0]))
-    return _table(
+    return table(
         ["Reason", "-Rows", "-Share of all rows"],
-        ([escape(name), f"{n:,}", _percent(n / report.rows)] for name, n in most_first),
+        ([escape(name), f"{n:,}", percent(n / report.rows)] for name, n in most_first),
         kind="reasons",
     )
-
-
-def _table(titles: list[str], lines: Iterable[list[str]], *, kind: str = "expectations") -> str:
-    """Cells are HTML already; a column whose title begins with `-` holds numbers."""
-    places = [' class="number"' if title.startswith("-") else "" for title in titles]
-    names = [title.removeprefix("-") for title in titles]
-    head = "".join(f"<th{place}>{name}</th>" for place, name in zip(places, names, strict=True))
-    rows = "\n".join(
-        f"<tr>{''.join(f'<td{p}>{cell}</td>' for p, cell in zip(places, line, strict=True))}</tr>"
-        for line in lines
-    )
-    return (
-        f'<table class="{kind}">\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{rows}\n</tbody>\n</table>"
-    )
-
-
-def _values_in_words(kind: str, settings: Mapping[str, Any]) -> str:
-    match kind.removeprefix("column_values_to_"):
-        case "not_be_null":
-            return "be present"
-        case "be_in_set":
-            return f"be one of {', '.join(map(str, settings['value_set']))}"
-        case "be_between":
-            return f"be from {_number(settings['min_value'])} to {_number(settings['max_value'])}"
-        case other:
-            return other.replace("_", " ")
-
-
-def _share(settings: Mapping[str, Any]) -> str:
-    mostly = settings.get("mostly", 1.0)
-    return "all values" if mostly >= 1 else f"at least {_percent(mostly)} of values"
-
-
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.4g} %"
-
-
-def _number(value: Any) -> str:
-    return f"{value:,g}" if isinstance(value, float) and value < 1e6 else f"{value:,.0f}"

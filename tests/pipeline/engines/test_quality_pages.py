@@ -4,15 +4,16 @@ import re
 
 import pytest
 
+from pipeline.column_rules import OneOf
 from pipeline.engines.quality_pages import (
     CheckedExpectation,
     QualityReport,
-    expected_in_words,
     finish_pages,
     index_page,
     observed_in_words,
     offline_page,
 )
+from pipeline.expectations import Expected
 
 # As Great Expectations writes it, in the small.
 PAGE = """<!DOCTYPE html>
@@ -34,18 +35,20 @@ PAGE = """<!DOCTYPE html>
 </body></html>"""
 
 
-def checked(**changes):
-    values = {
-        "check": "expect_column_values_to_be_in_set",
-        "column": "channel",
-        "critical": True,
-        "passed": True,
-        "expected": "all values to be one of web, app",
-        "observed": "100 %",
-        "failure_count": 0,
-        "fraction": 0.0,
-    }
-    return CheckedExpectation(**{**values, **changes})
+def checked(  # what most tests here look at
+    column="channel",
+    *,
+    kind="values",
+    critical=True,
+    passed=True,
+    observed="100 %",
+    count=0,
+    fraction=0.0,
+):
+    asked = Expected(
+        kind, "channel:allowed", column, column, OneOf(("web",)), "be one of web, app", critical
+    )
+    return CheckedExpectation(asked, passed, observed, count, fraction)
 
 
 def report(*expectations, by_reason=None):
@@ -87,9 +90,9 @@ def test_the_index_has_a_line_for_each_expectation_the_worst_first():
     page = index_page(
         report(
             checked(),
-            checked(column="<b>", critical=False, passed=False, failure_count=3, fraction=0.0025),
-            checked(passed=False, observed="40 %", failure_count=720, fraction=0.6),
-            checked(check="expect_table_row_count_to_be_between", column=None, observed="1,200"),
+            checked("<b>", critical=False, passed=False, count=3, fraction=0.0025),
+            checked(passed=False, observed="40 %", count=720, fraction=0.6),
+            checked(None, kind="rows", observed="1,200"),
         ),
         links={},
     )
@@ -98,7 +101,7 @@ def test_the_index_has_a_line_for_each_expectation_the_worst_first():
         ["failed", "channel", expected, "40 %", "720 (60 %)"],
         ["warning", "&lt;b&gt;", expected, "100 %", "3 (0.25 %)"],
         ["passed", "channel", expected, "100 %", "0"],
-        ["passed", "all rows", expected, "1,200", ""],
+        ["passed", "all rows", "be one of web, app", "1,200", ""],
     ]
     assert "1 critical expectation is not met. 1 warning:" in page
     assert '<span class="mark failed">broken</span>' in page
@@ -131,64 +134,33 @@ def test_finished_pages_link_to_each_other_and_to_one_stylesheet(tmp_path):
         (folder / name).write_text(PAGE, encoding="utf-8")
     (tmp_path / "static").mkdir()
     (tmp_path / "index.html").write_text(PAGE, encoding="utf-8")
-    finish_pages(tmp_path, report())
+    (tmp_path / "text.html").write_text("<p>ours</p>", encoding="utf-8")
+    finish_pages(tmp_path, report(), links={"text.html": "Text profile"})
+    assert (tmp_path / "text.html").read_text(encoding="utf-8") == "<p>ours</p>"
     index = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert re.findall(r'<a href="([^"]*)">([^<]*)', index) == [
+        ("text.html", "Text profile"),
         ("validations/tickets/date=2026-11-28/run%201/a.html", "Full result"),
         ("expectations/tickets.html", "Expectation suite"),
     ]
     assert '<link rel="stylesheet" href="../../../../pages.css">' in (deep / "a.html").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "expectations", "index.html", "pages.css", "validations",
+        "expectations", "index.html", "pages.css", "text.html", "validations",
     ]  # fmt: skip
     assert "http" not in index + (tmp_path / "pages.css").read_text()
 
 
 @pytest.mark.parametrize(
-    ("check", "settings", "words"),
+    ("kind", "found", "words"),
     [
-        ("table_row_count_to_be_between", {"min_value": 1}, "at least 1 row"),
-        ("table_row_count_to_be_between", {"min_value": 2000}, "at least 2,000 rows"),
-        ("column_to_exist", {}, "the column to exist"),
-        (
-            "column_mean_to_be_between",
-            {"column": "row_rejected", "max_value": 0.001},
-            "at most 0.1 % of rows to be rejected",
-        ),
-        ("column_values_to_not_be_null", {"mostly": 0.9}, "at least 90 % of values to be present"),
-        ("column_values_to_be_unique", {}, "all values to be unique"),
-        ("column_values_to_be_in_set", {"value_set": ["a", 5]}, "all values to be one of a, 5"),
-        (
-            "column_values_to_be_between",
-            {"min_value": 1.0, "max_value": 200000.0},
-            "all values to be from 1 to 200,000",
-        ),
-        ("column_median_to_be_between", {}, "column median to be between"),
+        ("rows", {"observed_value": 1200}, "1,200"),
+        ("mean", {"observed_value": 0.56}, "56 %"),
+        ("mean", {"observed_value": None}, "no values"),
+        ("values", {"unexpected_percent": 1.5}, "98.5 %"),
+        ("values", {"unexpected_percent": 0.0}, "100 %"),
+        ("values", {"unexpected_percent": 0.0001}, "99.99 %"),
+        ("values", {"unexpected_percent": None}, "no values"),
     ],
 )
-def test_expected_in_words(check, settings, words):
-    assert expected_in_words(f"expect_{check}", settings) == words
-
-
-@pytest.mark.parametrize(
-    ("check", "found", "words"),
-    [
-        ("table_row_count_to_be_between", {"observed_value": 1200}, "1,200"),
-        ("column_mean_to_be_between", {"observed_value": 0.56}, "56 %"),
-        ("column_to_exist", {}, "it does not"),
-        ("column_values_to_be_unique", {"unexpected_percent": 1.5}, "98.5 %"),
-        ("column_values_to_be_unique", {"unexpected_percent": 0.0}, "100 %"),
-        ("column_values_to_be_unique", {"unexpected_percent": 0.0001}, "99.99 %"),
-        ("column_values_to_be_unique", {"unexpected_percent": None}, "no values"),
-    ],
-)
-def test_observed_in_words(check, found, words):
-    assert observed_in_words(f"expect_{check}", found, passed=False) == words
-
-
-def test_a_message_says_column_expected_and_got():
-    failed = checked(passed=False, observed="40 %", failure_count=720, fraction=0.6)
-    assert failed.message == (
-        "column 'channel': expected all values to be one of web, app, got 40 %, 720 rows "
-        "unexpected (expect_column_values_to_be_in_set)"
-    )
+def test_observed_in_words(kind, found, words):
+    assert observed_in_words(kind, found) == words
