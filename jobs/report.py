@@ -49,6 +49,8 @@ def command(
     console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
     console.print(f"\n[bold]{config.name}[/bold]  {config.description}")
     console.print(_days(nights))
+    for line in [line for night in nights for line in _remarks(night)]:
+        console.print(line, markup=False, soft_wrap=True)
     if quality:
         console.print(_quality(quality))
     console.print(_samples(config, context.home, nights[-1]))
@@ -66,6 +68,7 @@ def _row_counts(night: Night) -> dict[str, int]:
         "scored": counters.rows_scored,
         "quarantined": counters.rows_quarantined,
         "review": counters.rows_to_review,
+        "replayed": sum(replay.rows_scored for replay in night.manifest.replays),
     }
 
 
@@ -83,6 +86,25 @@ def _days(nights: list[Night]) -> Table:
             f"{night.rows_per_s:.0f}", reasons,
         )  # fmt: skip
     return table
+
+
+def _remarks(night: Night) -> list[str]:
+    """Broken rules that did not reject a row, and replays that have added rows since."""
+    manifest = night.manifest
+    lines = []
+    for what, rules in (
+        ("warned", manifest.counters.warned),
+        ("stopped", manifest.counters.stopped),
+    ):
+        if rules:
+            counts = ", ".join(f"{n} {rule}" for rule, n in rules.items())
+            lines.append(f"{manifest.date}  {what}: {counts}")
+    lines += [
+        f"{manifest.date}  replayed: {replay.rows_scored} of {replay.rows_replayed} quarantined "
+        f"rows were added to run {replay.base}"
+        for replay in manifest.replays
+    ]
+    return lines
 
 
 def _quality(quality: dict[str, HeadMetrics]) -> Table:

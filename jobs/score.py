@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import shutil
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobs.failures import Failures
+from jobs.inference import Scorer, ShardWork, infer, tell_guesses
 from jobs.options import (
     Context,
     dates_options,
@@ -18,22 +19,20 @@ from jobs.options import (
     overrides_argument,
     show_config,
 )
-from jobs.progress import Progress
 from pipeline.bundle import fitting_text_flow
-from pipeline.engines.host import usable_cpus
 from pipeline.engines.registry import Registry
-from pipeline.plan import Plan, check_reject_fraction, plan_partition
-from pipeline.publish import MANIFEST_FILE, Effort, Partition, reconcile
-from schemas.errors import NightmillError, ShardError
+from pipeline.plan import Plan, plan_partition
+from pipeline.publish import MANIFEST_FILE, Partition, reconcile
+from pipeline.stops import check_stops
+from schemas.errors import DataContractError
 from schemas.load import load_task
 from schemas.partition import date_range, parse_date
 
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Sequence
-    from pathlib import Path
 
-    from schemas.manifest import PartitionManifest, Shard
+    from schemas.manifest import PartitionManifest
     from schemas.task import TaskConfig
 
 log = logging.getLogger(__name__)
@@ -48,6 +47,7 @@ log = logging.getLogger(__name__)
 )
 @click.argument("task")
 @dates_options
+@click.option("--without-replays", is_flag=True, help="Take out rows that replays have added.")
 @dry_run_option
 @overrides_argument
 def command(
@@ -55,26 +55,30 @@ def command(
     task: str,
     date: str,
     through: str | None,
+    without_replays: bool,
     dry_run: bool,
     overrides: tuple[str, ...],
 ) -> dict[str, Any]:
     """Score a date's partition of TASK into Parquet.
 
     A second run over the same input, model and settings does no inference and says so. A run that
-    was killed is finished by the next one, which scores only the shards that are missing.
+    was killed is finished by the next one, which scores only the shards that are missing. Rows that
+    `nightmill replay` has added to the same run stay, unless --without-replays takes them out.
     """
     config = load_task(task, context.home, overrides=overrides)
     first = parse_date(date, name="--date")
     dates = date_range(first, parse_date(through, name="--through") if through else first)
     if dry_run:
         return show_config(config, dates=[day.isoformat() for day in dates])
-    return score_dates(config, dates, context=context)
+    return score_dates(config, dates, context=context, replays=not without_replays)
 
 
 def score_dates(
-    config: TaskConfig, dates: Sequence[dt.date], *, context: Context
+    config: TaskConfig, dates: Sequence[dt.date], *, context: Context, replays: bool = True
 ) -> dict[str, Any]:
     """Scores and publishes each date; what cannot be scored fails only after the others are done.
+
+    With `replays` a run to which rows were added since stands for the run itself.
 
     Raises:
         NightmillError: the first date's failure, after all dates were tried.
@@ -85,80 +89,78 @@ def score_dates(
     # Checked here as well as in each worker: what a worker raises while it is built Ray retries.
     spec, _ = fitting_text_flow(bundle, config)
     log.info("model %s version %s (%s)", model.name, model.version, model.digest[:12])
-    failures: list[NightmillError] = []
+    failures = Failures()
     done: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         runs = []
         for day in dates:
             partition = Partition(home, config.name, day)
-            try:
+            with failures.kept():
+                # Before the input is read: the copies in the spool are the lock holder's.
+                stack.enter_context(partition.lock())
                 stack.callback(shutil.rmtree, partition.spool, ignore_errors=True)
                 plan = plan_partition(
-                    config, day, home=home, model=model, spec=spec, spool=partition.spool
-                )
-                stack.enter_context(partition.lock())
-                runs.append(_Run(plan, partition))
-            except NightmillError as error:
-                failures.append(error)
-        _infer(runs, config, bundle, failures)
+                    config, day, home=home, model=model,
+                    cleaner_version=spec.cleaner_version, spool=partition.spool,
+                )  # fmt: skip
+                runs.append(_Run(plan, partition, replays=replays))
+        with failures.kept():
+            infer([run.work for run in runs], config, Scorer(model, bundle, spec.cleaner_version))
         for run in runs:
-            try:
+            with failures.kept():
                 done[run.plan.date.isoformat()] = run.publish()
-            except NightmillError as error:
-                failures.append(error)
-    if failures:
-        # What a retry can finish is the job's outcome: it will meet the others again.
-        outcome = next((failure for failure in failures if failure.retryable), failures[0])
-        for other in failures:
-            if other is not outcome:
-                log.error("%s: %s", type(other).__name__, other)
-        raise outcome
+    failures.raise_outcome()
     return {"model": model.model_dump(), "partitions": done}
 
 
 class _Run:
     """One partition's way from plan to publication."""
 
-    def __init__(self, plan: Plan, partition: Partition) -> None:
+    def __init__(self, plan: Plan, partition: Partition, *, replays: bool) -> None:
         self.plan, self.partition = plan, partition
-        self.staging = partition.staging(plan.run)
-        self.current = partition.current()
-        self.reusable = partition.reusable(plan.run)
-        self.finished = self.staging.finished(plan.survey.shards)
-        self.todo = () if self.reusable else self._unfinished()
-        self.worker_seconds = 0.0
-        self.workers = 0
-        self._started = time.monotonic()
+        self.reusable = partition.reusable(plan.run, replays=replays)
+        self.work = ShardWork(
+            plan.run, plan.date, partition.staging(plan.run),
+            () if self.reusable else plan.survey.shards,
+        )  # fmt: skip
+        self._keep_runs = plan.task.score.keep_runs
+        tell_guesses(plan.survey.inputs, what=self.label)
 
     @property
     def label(self) -> str:
         return f"{self.plan.task.name} {self.plan.date}"
 
-    def _unfinished(self) -> tuple[Shard, ...]:
-        return tuple(s for s in self.plan.survey.shards if s.index not in self.finished)
-
     def publish(self) -> dict[str, Any]:
         """Publishes what is complete; answers the partition's line of the job's result."""
         if self.reusable is None:
-            done = self.staging.finished(self.plan.survey.shards)
-            counters = reconcile(self.plan.survey.shards, done, what=self.label)
-            check_reject_fraction(self.plan, counters)
-            return self._put(self.plan.manifest(done, counters))
-        if self.current is not None and self.current.run == self.plan.run:
-            log.info("%s: run %s is already published, no inference", self.label, self.plan.run)
-            return self._summary(self.current)
-        log.info("%s: run %s is complete on disk, no inference", self.label, self.plan.run)
+            return self._put(self._reconciled())
+        run = self.reusable.run
+        if run != self.plan.run:
+            log.info(
+                "%s: rows of run %s were replayed since, which stays", self.label, self.plan.run
+            )
+        if self.partition.current() == self.reusable:
+            self.partition.settle(keep_runs=self._keep_runs)
+            log.info("%s: run %s is already published, no inference", self.label, run)
+            return self._summary(self.reusable)
+        log.info("%s: run %s is complete on disk, no inference", self.label, run)
         return self._put(self.reusable)
 
+    def _reconciled(self) -> PartitionManifest:
+        done = self.work.done()
+        counters = reconcile(self.plan.survey.shards, done, what=self.label)
+        task = self.plan.task
+        try:
+            check_stops(task.contract, counters, self.work.staging.rejected(), what=self.label)
+        except DataContractError as error:
+            raise DataContractError(
+                f"{error}; `nightmill quarantine show {task.name} --date {self.plan.date} "
+                f"--staged` shows the rows"
+            ) from None
+        return self.plan.manifest(done, counters)
+
     def _put(self, manifest: PartitionManifest) -> dict[str, Any]:
-        effort = Effort(
-            seconds=round(time.monotonic() - self._started, 3),
-            shards_scored=len(self.todo),
-            rows_scored=sum(shard.rows for shard in self.todo),
-            worker_seconds=round(self.worker_seconds, 3),
-            workers=self.workers,
-        )
-        self.partition.publish(manifest, keep_runs=self.plan.task.score.keep_runs, effort=effort)
+        self.partition.publish(manifest, keep_runs=self._keep_runs, effort=self.work.effort())
         counters = manifest.counters
         log.info(
             "%s: published run %s: %d read = %d scored + %d quarantined, %d to people",
@@ -178,50 +180,3 @@ class _Run:
             "rows_to_review": counters.rows_to_review,
             "reused": self.reusable is not None,
         }
-
-
-def _infer(
-    runs: Sequence[_Run], config: TaskConfig, bundle: Path, failures: list[NightmillError]
-) -> None:
-    """Scores the missing shards of all runs in one Ray session; starts none if nothing is missing.
-
-    Failed shards become one ShardError at the end of `failures`; the others are kept.
-    """
-    missing = [(run, shard) for run in runs for shard in run.todo]
-    if not missing:
-        return
-    # Ray takes seconds to import, and a run that is already published needs none of it.
-    from jobs.ray_session import ray_session  # noqa: PLC0415
-    from jobs.scoring import ShardTask, score_shards  # noqa: PLC0415
-
-    work = [
-        ShardTask(shard, run.staging.folder, run.plan.date, run.plan.run) for run, shard in missing
-    ]
-    kept = sum(len(run.finished) for run in runs)
-    if kept:
-        log.info("resuming: %d shards are already done, %d to do", kept, len(work))
-    workers = min(config.score.workers or usable_cpus(), len(work))
-    progress = Progress(rows=sum(shard.rows for _, shard in missing))
-    errors = []
-    by_run = {run.plan.run: run for run in runs}
-    for run in runs:
-        run.workers = workers
-    plan = runs[0].plan
-    with ray_session(cpus=workers):
-        try:
-            for result in score_shards(
-                work, bundle=bundle, task=config, model=plan.model,
-                cleaner_version=plan.cleaner_version, workers=workers,
-            ):  # fmt: skip
-                by_run[result["run"]].worker_seconds += result["seconds"]
-                if result["error"]:
-                    errors.append(f"run {result['run']} shard {result['index']}: {result['error']}")
-                else:
-                    progress.add(result["manifest"])
-        except ShardError as error:
-            failures.append(error)
-    progress.close()
-    if errors:
-        failures.append(
-            ShardError(f"{len(errors)} of {len(work)} shards failed: {'; '.join(errors[:3])}")
-        )

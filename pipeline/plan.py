@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import datetime as dt
     from pathlib import Path
 
-    from schemas.bundle import BundleSpec
     from schemas.home import Home
     from schemas.task import TaskConfig
 
@@ -82,7 +81,13 @@ class Plan:
 
 
 def plan_partition(
-    task: TaskConfig, date: dt.date, *, home: Home, model: ModelRef, spec: BundleSpec, spool: Path
+    task: TaskConfig,
+    date: dt.date,
+    *,
+    home: Home,
+    model: ModelRef,
+    cleaner_version: str,
+    spool: Path,
 ) -> Plan:
     """Surveys a partition's input.
 
@@ -101,26 +106,7 @@ def plan_partition(
     rows = sum(file.rows for file in found.inputs)
     if rows < task.contract.min_rows:
         raise DataContractError(
-            f"{task.name} {date}: {rows} rows in {len(paths)} files, expected at least "
+            f"{task.name} {date}: {rows} rows in {len(found.inputs)} files, expected at least "
             f"{task.contract.min_rows}; set contract.min_rows=0 if quiet days are normal"
         )
-    return Plan(task, date, found, model, spec.cleaner_version)
-
-
-def check_reject_fraction(plan: Plan, counters: Counters) -> None:
-    """Stops a night that rejects too much, before anything of it is published.
-
-    Raises:
-        DataContractError: more rows are quarantined than the contract allows.
-    """
-    if not counters.rows_read:
-        return
-    fraction = counters.rows_quarantined / counters.rows_read
-    limit = plan.task.contract.max_reject_fraction
-    if fraction > limit:
-        reasons = ", ".join(f"{n} {name}" for name, n in counters.quarantined_by_reason.items())
-        raise DataContractError(
-            f"{plan.task.name} {plan.date}: {counters.rows_quarantined} of {counters.rows_read} "
-            f"rows rejected ({fraction:.1%}, allowed {limit:.1%}): {reasons}; nothing was "
-            f"published, mend the input or raise contract.max_reject_fraction"
-        )
+    return Plan(task, date, found, model, cleaner_version)

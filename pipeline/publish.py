@@ -68,9 +68,55 @@ class Partition:
         path = self.scores / MANIFEST_FILE
         return PartitionManifest.read(path) if path.exists() else None
 
+    def published(self) -> PartitionManifest:
+        """The published manifest.
+
+        Raises:
+            ArtifactError: nothing is published, or its manifest cannot be read.
+        """
+        manifest = self.current()
+        if manifest is None:
+            raise ArtifactError(
+                f"{self.task} {self.date} is not published; "
+                f"`nightmill score {self.task} --date {self.date}` does it"
+            )
+        return manifest
+
+    def intact(self) -> PartitionManifest:
+        """The published manifest, once it is sure that all its files are as they were written.
+
+        Raises:
+            ArtifactError: nothing is published, or a file is missing or altered; the run counts as
+                not complete from then on, so that it can be scored again.
+        """
+        manifest = self.published()
+        name = f"run={manifest.run}"
+        for folder, parts in (
+            (self.scores / name, manifest.scores),
+            (self.quarantine / name, manifest.quarantine),
+        ):
+            if (path := _damaged(folder, parts)) is not None:
+                self.forget(manifest.run)
+                raise ArtifactError(
+                    f"{path} is missing or altered; `nightmill score {self.task} --date "
+                    f"{self.date}` makes it again"
+                )
+        return manifest
+
+    def quarantine_files(self, manifest: PartitionManifest) -> tuple[Path, ...]:
+        """Where the rejected rows of a published run lie."""
+        folder = self.quarantine / f"run={manifest.run}"
+        return tuple(folder / part.name for part in manifest.quarantine)
+
     def staging(self, run: str) -> Staging:
         """The staging folder of a run."""
         return Staging(self._staging / run)
+
+    def staged(self) -> Staging | None:
+        """The staging folder that was written last, None where no run waits for publication."""
+        runs = [path.parent for path in self._staging.glob("*/shards")]
+        newest = max(runs, key=lambda path: (path / "shards").stat().st_mtime_ns, default=None)
+        return None if newest is None else Staging(newest)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -90,15 +136,22 @@ class Partition:
                 ) from None
             yield
 
-    def reusable(self, run: str) -> PartitionManifest | None:
-        """The manifest of a run that is complete on disk, published or superseded, else None."""
-        for folder in (self.scores, self._superseded / "scores"):
-            try:
-                manifest = PartitionManifest.read(folder / f"run={run}" / MANIFEST_FILE)
-            except ArtifactError:
-                continue
-            return manifest
-        return None
+    def reusable(self, run: str, *, replays: bool = True) -> PartitionManifest | None:
+        """The manifest of a run that is complete on disk, published or superseded, else None.
+
+        With `replays` it may be that of a run to which rows were added since: the published one,
+        else the one replayed last. What a replay has scored must not be lost because the run
+        before it is asked for.
+        """
+        found = [
+            manifest
+            for folder in (self.scores, self._superseded / "scores")
+            for path in sorted(folder.glob(f"run=*/{MANIFEST_FILE}"))
+            if (manifest := _read(path)) is not None
+            and run in ({manifest.run, manifest.origin} if replays else {manifest.run})
+        ]
+        current = self.current()
+        return max(found, key=lambda it: (it == current, len(it.replays)), default=None)
 
     def publish(
         self,
@@ -128,17 +181,21 @@ class Partition:
         shutil.rmtree(self._staging, ignore_errors=True)
 
     def _verify(self, folder: Path, parts: Sequence[PartFile], staging: Staging) -> None:
-        for index, part in enumerate(parts):
-            path = folder / part.name
-            if not path.is_file() or digest_of_file(path) != part.sha256:
-                staging.forget(index)
-                self._forget_run(folder.name)
-                raise ShardError(f"{path} is missing or altered; run again to score its shard")
+        path = _damaged(folder, parts)
+        if path is not None:
+            staging.forget([part.name for part in parts].index(path.name))
+            self.forget(folder.name.removeprefix("run="))
+            raise ShardError(f"{path} is missing or altered; run again to score its shard")
 
-    def _forget_run(self, name: str) -> None:
+    def forget(self, run: str) -> None:
         """Makes a damaged run count as not complete, or each retry would reuse it and fail."""
         for scores in (self.scores, self._superseded / "scores"):
-            (scores / name / MANIFEST_FILE).unlink(missing_ok=True)
+            (scores / f"run={run}" / MANIFEST_FILE).unlink(missing_ok=True)
+
+    def settle(self, *, keep_runs: int) -> None:
+        """Ends a publication that died after its manifest: readers' globs find one run only."""
+        if (manifest := self.current()) is not None:
+            self._supersede_others(manifest.run, keep_runs=keep_runs)
 
     def _log(self, run: str, effort: Effort) -> None:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
@@ -168,7 +225,7 @@ class Partition:
 
 
 def reconcile(shards: Sequence[Shard], done: dict[int, ShardManifest], *, what: str) -> Counters:
-    """Counters of a whole partition, after making sure that every row is accounted for.
+    """Counters of all shards of a run, after making sure that every row is accounted for.
 
     Raises:
         ShardError: a shard is missing, or rows are not all scored or quarantined.
@@ -178,7 +235,7 @@ def reconcile(shards: Sequence[Shard], done: dict[int, ShardManifest], *, what: 
         raise ShardError(f"{what}: shards {missing[:10]} of {len(shards)} are not done; run again")
     total = sum((done[shard.index].counters for shard in shards), start=Counters())
     check_conservation(total, what=what)
-    expected = sum(shard.rows for shard in shards)
+    expected = sum(shard.rows_to_do for shard in shards)
     written = sum(done[shard.index].scores.rows for shard in shards)
     rejected = sum(done[shard.index].quarantine.rows for shard in shards)
     if not total.rows_read == expected == written + rejected:
@@ -187,6 +244,22 @@ def reconcile(shards: Sequence[Shard], done: dict[int, ShardManifest], *, what: 
             f"{written} + {rejected} written"
         )
     return total
+
+
+def _read(path: Path) -> PartitionManifest | None:
+    try:
+        return PartitionManifest.read(path)
+    except ArtifactError:
+        return None
+
+
+def _damaged(folder: Path, parts: Sequence[PartFile]) -> Path | None:
+    """The first file that is missing or altered, None if all are as their manifest says."""
+    for part in parts:
+        path = folder / part.name
+        if not path.is_file() or digest_of_file(path) != part.sha256:
+            return path
+    return None
 
 
 def _move(source: Path, target: Path) -> bool:
@@ -199,5 +272,6 @@ def _move(source: Path, target: Path) -> bool:
         return True
     for path in source.iterdir():
         path.replace(target / path.name)
+        path.unlink(missing_ok=True)  # of two links to one file, a rename leaves both
     source.rmdir()
     return True

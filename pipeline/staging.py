@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -38,6 +39,10 @@ class Staging:
                 done[shard.index] = manifest
         return done
 
+    def rejected(self) -> tuple[Path, ...]:
+        """Quarantine files of the shards written so far, in their order."""
+        return tuple(sorted(self.quarantine.glob("*.parquet")))
+
     def forget(self, index: int) -> None:
         """Makes a shard count as not done, so that the next run scores it again."""
         self._manifest_path(index).unlink(missing_ok=True)
@@ -50,8 +55,8 @@ class Staging:
         manifest = ShardManifest(
             shard=shard,
             counters=counters,
-            scores=_write_parquet(scores, self.scores / name),
-            quarantine=_write_parquet(quarantine, self.quarantine / name),
+            scores=write_parquet(scores, self.scores / name),
+            quarantine=write_parquet(quarantine, self.quarantine / name),
         )
         manifest.write(self._manifest_path(shard.index))
         return manifest
@@ -60,7 +65,21 @@ class Staging:
         return self.shards / f"{index:05d}.json"
 
 
-def _write_parquet(table: pa.Table, path: Path) -> PartFile:
+def link_part(source: Path, target: Path, part: PartFile) -> PartFile:
+    """Gives a finished file a second place, without a copy where the file system can link."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)  # a copy over a link would write into the file behind it
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copyfile(source, target)
+        with target.open("rb") as file:
+            os.fsync(file.fileno())
+    return part.model_copy(update={"name": target.name})
+
+
+def write_parquet(table: pa.Table, path: Path) -> PartFile:
+    """Writes a table in one step; answers what a reader needs to trust the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with temporary.open("wb") as file:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.errors import ArtifactError
+from schemas.reasons import Reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 Count = Annotated[int, Field(ge=0)]
 FileFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 Compression = Literal["gz", "zst", "bz2"]
+LOCAL_VERSION = "local"  # of a bundle in a folder, which no registry knows
 
 
 class Document(BaseModel):
@@ -169,12 +171,28 @@ class ModelRef(Document):
     digest: str
 
 
+class Replay(Document):
+    """One replay of quarantined rows: where it began, what it took up again, what came of it.
+
+    `reasons` is empty where rows of all reasons were taken up. `rows_scored` of the
+    `rows_replayed` left quarantine.
+    """
+
+    base: str
+    reasons: tuple[Reason, ...] = ()
+    rows_replayed: Count
+    rows_scored: Count
+    config_digest: str
+    contract_version: str
+
+
 class PartitionManifest(Document):
     """The published state of one task's data for one date; readers start here.
 
     `run` names the folder, beside the manifest, that holds the files. It is derived from
     `fingerprint`, so a rerun over the same input, model and settings has the same one, and nothing
-    in here depends on when or where the run was made.
+    in here depends on when or where the run was made. `replays`, oldest first, have added rows to
+    the run that `config_digest` describes.
     """
 
     task: str
@@ -188,6 +206,12 @@ class PartitionManifest(Document):
     counters: Counters
     scores: tuple[PartFile, ...]
     quarantine: tuple[PartFile, ...]
+    replays: tuple[Replay, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        """The run that scored the whole partition, before any replay."""
+        return self.replays[0].base if self.replays else self.run
 
 
 class Publication(Document):

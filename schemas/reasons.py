@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from schemas.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Stage(StrEnum):
@@ -36,3 +42,18 @@ class Reason(StrEnum):
     LANGUAGE_NOT_ALLOWED = "language_not_allowed"
     EMPTY_AFTER_CLEANING = "empty_after_cleaning"
     NON_FINITE_SCORE = "non_finite_score"
+
+
+def parse_reasons(names: Iterable[str]) -> tuple[Reason, ...]:
+    """The reasons of these names, each once, in the order of the closed list.
+
+    Raises:
+        ConfigError: there is no such reason.
+    """
+    known = [reason.value for reason in Reason]
+    wanted = set(names)
+    for name in sorted(wanted):
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise ConfigError(f"unknown reason {name!r}{hint}; known: {', '.join(known)}")
+    return tuple(reason for reason in Reason if reason.value in wanted)

@@ -18,6 +18,7 @@ import pytest
 
 from pipeline.outcome_report import read_scores
 from pipeline.publish import Partition
+from pipeline.quarantined import quarantined_rows
 from schemas.fingerprint import digest_of_file
 from schemas.home import Home
 
@@ -146,10 +147,33 @@ def test_one_broken_date_leaves_the_others_published(tiny_home, write_night):
 def test_too_many_rejects_publish_nothing(tiny_home, write_night):
     day = "2026-11-20"
     write_night(tiny_home, day, rows=20)
-    done = score(tiny_home, day, "contract.max_reject_fraction=0.1")
+    stop = "contract.stop_on=[invalid_json]"
+    done = score(tiny_home, day, "contract.max_reject_fraction=0.1", stop)
     assert done.code == 3
-    assert "3 of 20 rows rejected (15.0%, allowed 10.0%)" in done.log
-    assert Partition(tiny_home, "tiny", Date.fromisoformat(day)).current() is None
+    assert "3 of 20 rows rejected (15.0%, allowed 10.0%): " in done.log
+    assert f"1 missing_text (such as {day}-empty)" in done.log
+    assert f"rows rejected as invalid_json: 1 (such as incoming/tiny/date={day}/r" in done.log
+    assert f"`nightmill quarantine show tiny --date {day} --staged` shows the rows" in done.log
+    partition = Partition(tiny_home, "tiny", Date.fromisoformat(day))
+    assert partition.current() is None
+    assert len(list(quarantined_rows(partition.staged().rejected()))) == 3
+
+
+@pytest.mark.parametrize("job", ["score", "replay"])
+def test_a_driver_that_is_kept_off_leaves_the_holder_its_copies(
+    tiny_home, write_night, nightmill, job
+):
+    day = "2026-11-20"
+    write_night(tiny_home, day, rows=20)
+    partition = Partition(tiny_home, "tiny", Date.fromisoformat(day))
+    copy = partition.spool / "of-the-holder"
+    with partition.lock():
+        copy.parent.mkdir(parents=True)
+        copy.write_text("rows")
+        kept_off = nightmill(job, "tiny", "--date", day, home=tiny_home)
+    assert kept_off.exit_code == 75
+    assert "another run is scoring this partition" in kept_off.stderr
+    assert copy.read_text() == "rows"
 
 
 @pytest.mark.parametrize("shards_before_the_kill", [1, 12])

@@ -16,7 +16,7 @@ import pytest
 from pipeline.publish import MANIFEST_FILE, Effort, Partition, reconcile
 from schemas.errors import ArtifactError, ShardError, TransientError
 from schemas.fingerprint import digest_of_file
-from schemas.manifest import Counters, ModelRef, PartitionManifest, Shard, ShardManifest
+from schemas.manifest import Counters, ModelRef, PartitionManifest, Replay, Shard, ShardManifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -274,6 +274,93 @@ def test_a_manifest_that_cannot_be_read_is_an_error(partition: Partition) -> Non
         partition.current()
 
 
+def test_what_is_not_published_says_how_it_gets_there(partition: Partition) -> None:
+    with pytest.raises(
+        ArtifactError,
+        match="tickets 2026-11-28 is not published; `nightmill score tickets --date 2026-11-28`",
+    ):
+        partition.published()
+    put(partition, "run1")
+    assert partition.published().run == "run1"
+
+
+@pytest.mark.parametrize("folder", ["scores", "quarantine"])
+@pytest.mark.parametrize("damage", ["altered", "missing"])
+def test_a_published_file_that_is_damaged_is_told_and_its_run_can_be_scored_again(
+    partition: Partition, folder: str, damage: str
+) -> None:
+    manifest = put(partition, "run1")
+    assert partition.intact() == manifest
+    path = getattr(partition, folder) / "run=run1" / "part-00001.parquet"
+    if damage == "altered":
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
+    else:
+        path.unlink()
+    with pytest.raises(ArtifactError, match=r"part-00001\.parquet is missing or altered; `nightm"):
+        partition.intact()
+    assert partition.reusable("run1") is None
+    put(partition, "run1")
+    assert partition.intact() == manifest
+
+
+def test_a_publication_that_died_after_its_manifest_is_settled(
+    partition: Partition, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(partition, "run1")
+    manifest = stage(partition, "run2")
+    with monkeypatch.context() as patch:
+        patch.setattr(Partition, "_supersede_others", failing_once(Partition._supersede_others, 0))
+        with pytest.raises(KeyboardInterrupt):
+            partition.publish(manifest, keep_runs=1)
+    globbed = {path.parent.name for path in home.scores("tickets").rglob("*.parquet")}
+    assert globbed == {"run=run1", "run=run2"}
+    partition.settle(keep_runs=1)
+    globbed = {path.parent.name for path in home.scores("tickets").rglob("*.parquet")}
+    assert globbed == {"run=run2"}
+    assert partition.reusable("run1") is not None
+
+
+def test_the_run_staged_last_is_found(partition: Partition) -> None:
+    assert partition.staged() is None
+    stage(partition, "run1")
+    stage(partition, "run2")
+    os.utime(partition.staging("run1").shards, ns=(0, 1))
+    staged = partition.staged()
+    assert staged is not None
+    assert staged.folder.name == "run2"
+    assert [path.name for path in staged.rejected()] == [
+        "part-00000.parquet",
+        "part-00001.parquet",
+    ]
+
+
+def stage_replay(partition: Partition, run: str, *, of: PartitionManifest) -> PartitionManifest:
+    replay = Replay(
+        base=of.run, rows_replayed=2, rows_scored=1, config_digest="c", contract_version="v"
+    )
+    return stage(partition, run).model_copy(update={"replays": (*of.replays, replay)})
+
+
+def test_the_last_replay_of_a_run_answers_for_it(partition: Partition) -> None:
+    first = put(partition, "run1", keep_runs=3)
+    for run in ("run2", "run3"):
+        replayed = stage_replay(partition, run, of=partition.published())
+        partition.publish(replayed, keep_runs=3)
+    found = partition.reusable("run1")
+    assert found is not None
+    assert (found.run, found.origin) == ("run3", first.run)
+    put(partition, "run4", keep_runs=3)  # with another model, and back again
+    assert partition.reusable("run1") == found
+    assert partition.reusable("run4") == partition.current()
+    partition.publish(found, keep_runs=3)
+    assert partition.current() == found
+
+    # What a person has put back on purpose stays.
+    assert partition.reusable("run1", replays=False) == first
+    partition.publish(first, keep_runs=3)
+    assert partition.reusable("run1") == first
+
+
 def test_a_second_driver_is_kept_off(partition: Partition, home: Home) -> None:
     with partition.lock():
         with (
@@ -314,6 +401,11 @@ def test_the_lock_goes_with_its_holder(partition: Partition, home: Home) -> None
         holder.wait()
         with partition.lock():
             pass
+
+
+def test_rows_to_do_of_a_restricted_shard_are_what_is_reconciled(partition: Partition) -> None:
+    chosen = [shard.model_copy(update={"rows": 9, "only_rows": (0, 1, 2)}) for shard in SHARDS]
+    assert reconcile(chosen, finished(partition), what="tickets").rows_read == 6
 
 
 def finished(partition: Partition) -> dict[int, ShardManifest]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.staging import Staging
+from pipeline.staging import Staging, link_part, write_parquet
 from schemas.fingerprint import digest_of_file
 from schemas.manifest import Counters, Shard, ShardManifest
 
@@ -107,3 +107,29 @@ def test_a_forgotten_shard_is_not_done(tmp_path: Path) -> None:
     staging.forget(3)
     staging.forget(4)
     assert staging.finished([SHARD]) == {}
+
+
+def test_a_linked_file_is_the_same_file_under_another_name(tmp_path: Path) -> None:
+    part = write_parquet(SCORES, tmp_path / "old" / "a.parquet")
+    target = tmp_path / "new" / "b.parquet"
+    linked = link_part(tmp_path / "old" / "a.parquet", target, part)
+    assert linked == part.model_copy(update={"name": "b.parquet"})
+    assert target.samefile(tmp_path / "old" / "a.parquet")
+
+
+def test_a_file_is_copied_where_it_cannot_be_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "a.parquet", tmp_path / "new" / "a.parquet"
+    part = write_parquet(SCORES, source)
+    link_part(source, target, part)
+
+    def refuse(*_: object) -> None:
+        raise OSError(18, "another file system")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    before = source.read_bytes()
+    link_part(source, target, part)  # over the link: the file behind it must not be written into
+    assert not target.samefile(source)
+    assert target.read_bytes() == source.read_bytes() == before
+    assert digest_of_file(target) == part.sha256

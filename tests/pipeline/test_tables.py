@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
+import hashlib
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,9 +20,10 @@ from pipeline.tables import Lineage, quarantine_table, scores_table
 from schemas.manifest import ModelRef
 from schemas.reasons import Reason, Stage
 from schemas.records import quarantine_schema, scores_schema
-from schemas.task import HeadConfig
+from schemas.task import HeadConfig, QuarantineConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 HEADS = {
@@ -35,10 +38,11 @@ def scored(
 ) -> Scored:
     record = Record(name, "in/f.csv", row, ("text",), {}, b"raw")
     answers = {
-        "queue": Answer(("b",), 0.75, np.array([0.25, 0.75])),
-        "topics": Answer(topics, 0.9, np.array([0.1, 0.9])),
+        "queue": Answer(("b",), 0.75, np.array([0.25, 0.75]), window=1),
+        "topics": Answer(topics, 0.9, np.array([0.1, 0.9]), window=0),
     }
-    return Scored(Prepared(record, ("text",), "hash", "de", flags, False), answers, "auto", 2, True)
+    prepared = Prepared(record, ("text",), "hash", "de", flags, False)
+    return Scored(prepared, answers, "auto", ((0, 3), (2, 4)), True)
 
 
 ROWS = [scored("t2", 5, topics=("x", "y"), flags=("html",)), scored("t1", 9)]
@@ -54,10 +58,12 @@ def test_scores_have_the_declared_schema_and_the_given_values() -> None:
     first = table.to_pylist()[0]
     assert first == {
         "record_id": "t2",
-        "queue": "b", "queue_confidence": 0.75, "queue_scores": [0.25, 0.75],
+        "queue": "b", "queue_confidence": 0.75, "queue_scores": [0.25, 0.75], "queue_window": 1,
         "topics": ["x", "y"], "topics_confidence": pytest.approx(0.9),
-        "topics_scores": [pytest.approx(0.1), pytest.approx(0.9)],
-        "decision": "auto", "lang": "de", "n_windows": 2, "truncated": True, "flags": ["html"],
+        "topics_scores": [pytest.approx(0.1), pytest.approx(0.9)], "topics_window": 0,
+        "decision": "auto", "lang": "de", "n_windows": 2,
+        "spans": [{"start": 0, "end": 3}, {"start": 2, "end": 4}],
+        "truncated": True, "flags": ["html"],
         "text_hash": "hash", "source_file": "in/f.csv", "source_row": 5,
         "partition_date": dt.date(2026, 11, 28),
         "model_name": "m", "model_version": "3", "model_digest": "d",
@@ -66,32 +72,64 @@ def test_scores_have_the_declared_schema_and_the_given_values() -> None:
     assert table["record_id"].to_pylist() == ["t2", "t1"]
 
 
+def rejects(rows: Sequence[Rejected], **policy: Any) -> pa.Table:
+    return quarantine_table(rows, policy=QuarantineConfig(**policy), contract_version="c1")
+
+
 def test_quarantine_has_the_declared_schema_and_the_given_values() -> None:
-    table = quarantine_table(REJECTED)
+    table = rejects(REJECTED)
     assert table.schema.equals(quarantine_schema())
     assert table.to_pylist() == [
         {
             "record_id": None, "source_file": "in/f.csv", "source_row": 1, "stage": "read",
             "reason": "invalid_encoding", "detail": "byte 0xFF", "raw": b"\xff\x00",
+            "raw_sha256": hashlib.sha256(b"\xff\x00").hexdigest(), "raw_bytes": 2,
+            "contract_version": "c1",
         },
         {
             "record_id": "t3", "source_file": "in/f.csv", "source_row": 2, "stage": "infer",
             "reason": "non_finite_score", "detail": "NaN", "raw": b"",
+            "raw_sha256": hashlib.sha256(b"").hexdigest(), "raw_bytes": 0,
+            "contract_version": "c1",
         },
     ]  # fmt: skip
+
+
+def test_the_policy_keeps_only_the_beginning_of_a_row_but_the_hash_of_all_of_it() -> None:
+    row = Rejected("t", "f", 0, Stage.READ, Reason.MALFORMED_ROW, "got 3 fields", b"abcdef")
+    kept = rejects([row], max_raw_bytes=4).to_pylist()[0]
+    assert (kept["raw"], kept["raw_bytes"]) == (b"abcd", 6)
+    assert kept["raw_sha256"] == hashlib.sha256(b"abcdef").hexdigest()
+
+
+def test_the_policy_hash_keeps_no_byte_of_a_row() -> None:
+    table = rejects(REJECTED, raw="hash")
+    assert table.schema.equals(quarantine_schema())
+    assert table["raw"].to_pylist() == [None, None]
+    assert table["raw_sha256"].to_pylist() == rejects(REJECTED)["raw_sha256"].to_pylist()
+    assert table["raw_bytes"].to_pylist() == [2, 0]
+
+
+def test_a_row_of_which_only_the_beginning_was_read_tells_what_the_whole_was() -> None:
+    row = Rejected(
+        None, "f", 0, Stage.READ, Reason.RECORD_TOO_LARGE, "too large", b"begin",
+        raw_sha256="of-all", raw_bytes=200_000_000,
+    )  # fmt: skip
+    kept = rejects([row]).to_pylist()[0]
+    assert (kept["raw"], kept["raw_sha256"], kept["raw_bytes"]) == (b"begin", "of-all", 200_000_000)
 
 
 def test_no_rows_keep_the_schema(tmp_path: Path) -> None:
     """FAILURES row 11: an empty shard must not write columns of the null type."""
     pq.write_table(scores_table([], HEADS, LINEAGE), tmp_path / "s.parquet")
-    pq.write_table(quarantine_table([]), tmp_path / "q.parquet")
+    pq.write_table(rejects([]), tmp_path / "q.parquet")
     assert pq.read_schema(tmp_path / "s.parquet").equals(scores_schema(HEADS))
     assert pq.read_schema(tmp_path / "q.parquet").equals(quarantine_schema())
 
 
 def test_only_nulls_and_only_empty_lists_keep_the_schema(tmp_path: Path) -> None:
     """FAILURES row 11: a first shard of nulls fixes no type that a later one breaks."""
-    nulls, texts = quarantine_table(REJECTED[:1]), quarantine_table(REJECTED[1:])
+    nulls, texts = rejects(REJECTED[:1]), rejects(REJECTED[1:])
     assert nulls.schema == texts.schema
     pq.write_table(nulls, tmp_path / "0.parquet")
     pq.write_table(texts, tmp_path / "1.parquet")

@@ -9,7 +9,14 @@ import pytest
 
 from schemas.errors import ArtifactError
 from schemas.fingerprint import canonical_json, digest_of, digest_of_file
-from schemas.manifest import Counters, ModelRef, write_atomically
+from schemas.manifest import (
+    Counters,
+    ModelRef,
+    PartitionManifest,
+    Replay,
+    Shard,
+    write_atomically,
+)
 
 OLD = ModelRef(name="m", version="1", digest="old")
 NEW = ModelRef(name="m", version="2", digest="new")
@@ -72,6 +79,39 @@ def test_counters_add_field_by_field_and_key_by_key() -> None:
     assert list(total.quarantined_by_reason.items()) == [("a", 3), ("b", 2)]
     assert total == second + first
     assert sum([first, second], start=Counters()) == total
+
+
+def test_stopped_and_warned_rules_add_up_as_well() -> None:
+    first = Counters(warned={"lang:allowed": 1}, stopped={"age:max_value": 2})
+    total = first + Counters(warned={"lang:allowed": 2}, stopped={"age:type": 1})
+    assert total.warned == {"lang:allowed": 3}
+    assert total.stopped == {"age:max_value": 2, "age:type": 1}
+
+
+def shard(**changes: object) -> Shard:
+    place = {"index": 0, "name": "a.csv", "path": "a.csv", "format": "csv", "start": 0, "stop": 9}
+    return Shard.model_validate({**place, "first_row": 4, "rows": 3, **changes})
+
+
+def test_a_restricted_shard_has_only_its_chosen_rows_to_do() -> None:
+    assert shard().rows_to_do == 3
+    assert shard(only_rows=(4, 6)).rows_to_do == 2
+    assert shard(only_rows=()).rows_to_do == 0
+
+
+def test_the_origin_of_a_replayed_partition_is_the_run_before_all_replays() -> None:
+    plain = PartitionManifest(
+        task="t", date="2026-11-28", run="r0", fingerprint="f", model=NEW, config_digest="c",
+        cleaner_version="1", inputs=(), counters=Counters(), scores=(), quarantine=(),
+    )  # fmt: skip
+    first = Replay(
+        base="r0", rows_replayed=2, rows_scored=1, config_digest="d", contract_version="v"
+    )
+    second = first.model_copy(update={"base": "r1"})
+    twice = plain.model_copy(update={"run": "r2", "replays": (first, second)})
+    assert plain.origin == "r0"
+    assert twice.origin == "r0"
+    assert PartitionManifest.model_validate_json(twice.model_dump_json()) == twice
 
 
 def test_digests_do_not_depend_on_key_order_but_on_everything_else(tmp_path: Path) -> None:

@@ -1,0 +1,124 @@
+"""A published night that needs no model: a row that passes the contract is scored as its id."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline.plan import Plan, plan_partition
+from pipeline.publish import Partition, reconcile
+from pipeline.read import read_shard
+from pipeline.replay import ReplayPlan, plan_replay
+from pipeline.rows import RawRow, Rejected
+from pipeline.tables import quarantine_table
+from pipeline.validate import Validator
+from schemas.manifest import Counters, ModelRef
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipeline.staging import Staging
+    from schemas.home import Home
+    from schemas.manifest import PartitionManifest, Shard, ShardManifest
+    from schemas.reasons import Reason
+    from schemas.task import TaskConfig
+
+DATE = dt.date(2026, 11, 28)
+MODEL = ModelRef(name="tiny", version="1", digest="abc")
+
+
+def line(name: str, body: str) -> str:
+    return json.dumps({"ticket_id": name, "subject": "", "body": body})
+
+
+class PublishedNight:
+    """The date 2026-11-28 of the tiny task; a text shorter than `min_chars` is rejected."""
+
+    def __init__(self, home: Home, task: TaskConfig) -> None:
+        self.home, self.task = home, task
+        self.partition = Partition(home, task.name, DATE)
+        self.input = home.root / "incoming" / "tiny" / f"date={DATE}" / "a.jsonl"
+
+    def write(self, lines: Sequence[str]) -> None:
+        self.input.parent.mkdir(parents=True, exist_ok=True)
+        self.input.write_text("\n".join(lines) + "\n")
+
+    def plan(self, *, min_chars: int, **data: Any) -> Plan:
+        contract = self.task.contract.model_copy(update={"min_text_chars": min_chars})
+        changed = {"contract": contract, "data": self.task.data.model_copy(update=data)}
+        return plan_partition(
+            self.task.model_copy(update=changed), DATE, home=self.home, model=MODEL,
+            cleaner_version="1-c", spool=self.partition.spool,
+        )  # fmt: skip
+
+    def publish(self, plan: Plan) -> PartitionManifest:
+        done = self.score(plan, plan.survey.shards, self.partition.staging(plan.run))
+        manifest = plan.manifest(done, reconcile(plan.survey.shards, done, what="tiny"))
+        self.partition.publish(manifest, keep_runs=1)
+        return manifest
+
+    def replay(self, *reasons: Reason, min_chars: int = 1, **data: Any) -> ReplayPlan:
+        plan = self.plan(min_chars=min_chars, **data)
+        return plan_replay(plan, self.partition.published(), reasons, partition=self.partition)
+
+    def score(
+        self, plan: Plan, shards: Sequence[Shard], staging: Staging
+    ) -> dict[int, ShardManifest]:
+        for shard in shards:
+            scored, rejected = self.outcome(plan, shard)
+            by_reason: dict[str, int] = {}
+            for row in rejected:
+                by_reason[row.reason] = by_reason.get(row.reason, 0) + 1
+            staging.write(
+                shard,
+                scores=pa.table({"record_id": pa.array(scored, pa.string())}),
+                quarantine=quarantine_table(
+                    rejected,
+                    policy=plan.task.quarantine,
+                    contract_version=plan.task.contract_version,
+                ),
+                counters=Counters(
+                    rows_read=shard.rows_to_do,
+                    rows_scored=len(scored),
+                    rows_quarantined=len(rejected),
+                    quarantined_by_reason=by_reason,
+                    texts_inferred=len(scored),
+                ),
+            )
+        return staging.finished(shards)
+
+    @staticmethod
+    def outcome(plan: Plan, shard: Shard) -> tuple[list[str], list[Rejected]]:
+        """Ids of the rows that pass the contract, and the rejected rows."""
+        validator = Validator(plan.task.data, plan.task.contract)
+        scored: list[str] = []
+        rejected: list[Rejected] = []
+        for row in read_shard(shard):
+            checked = validator.check(row, DATE) if isinstance(row, RawRow) else row
+            if isinstance(checked, Rejected):
+                rejected.append(checked)
+            else:
+                scored.append(checked.record_id)
+        return scored, rejected
+
+
+@pytest.fixture
+def lines() -> list[str]:
+    """Shards of ten: 1, 3 and 12 are short, 4 is blank, 11 repeats an id, 2 cannot be read."""
+    lines = [line(f"t{number}", "long enough") for number in range(25)]
+    lines[1], lines[3], lines[12] = line("t1", "hi"), line("t3", "yo"), line("t12", "ok")
+    lines[2], lines[4], lines[11] = '{"ticket_id": "t20"', line("t4", " "), line("t0", "twice")
+    return lines
+
+
+@pytest.fixture
+def night(home: Home, tiny_task: TaskConfig, lines: list[str]) -> PublishedNight:
+    """The night as it was scored with at least five characters a text."""
+    night = PublishedNight(home, tiny_task)
+    night.write(lines)
+    night.publish(night.plan(min_chars=5))
+    return night
