@@ -21,8 +21,16 @@ JOBS = {
     "bundle": "Step of train: export, quantize, evaluate and gate.",
     "register": "Step of train: log the bundle to MLflow as challenger.",
     "promote": "Move the champion alias to a registered version.",
+    "quarantine": "Show a date's rejected rows by reason, with masked samples.",
+    "replay": "Run a published date's rejected rows again after a fix.",
+    "explain-clean": "Show what cleaning does to a text, step by step.",
     "report": "Show what was scored: rows, quarantine, quality, samples.",
 }
+
+
+def module_of(name: str) -> str:
+    """The module of a job."""
+    return f"jobs.{name.replace('-', '_')}"
 
 
 class LazyJobs(click.Group):
@@ -38,7 +46,7 @@ class LazyJobs(click.Group):
             return list_jobs
         if cmd_name not in JOBS:
             return None
-        command: click.Command = importlib.import_module(f"jobs.{cmd_name}").command
+        command: click.Command = importlib.import_module(module_of(cmd_name)).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

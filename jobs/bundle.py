@@ -79,6 +79,8 @@ def bundle(config: TaskConfig, context: Context, finetuned: Finetuned) -> Bundle
         cleaner_version=finetuned.cleaner_version,
         special_tokens=finetuned.special_tokens,
         pad_id=finetuned.pad_id,
+        near_duplicates=finetuned.near_duplicates,
+        conflicting_labels=finetuned.conflicting_labels,
     )
     bundled = make_bundle(
         model, load_examples(place.examples), config, source,
@@ -118,6 +120,11 @@ def _log_to_mlflow(
             f"test.{name}.ece": head.expected_calibration_error,
             f"test.{name}.macro_f1_fp32": spec.fp32_metrics[name].macro_f1,
         }
+        for lang, found in head.by_lang.items():
+            metrics[f"test.{name}.{lang}.rows"] = found.rows
+            if found.accuracy is not None and found.macro_f1 is not None:
+                metrics[f"test.{name}.{lang}.accuracy"] = found.accuracy
+                metrics[f"test.{name}.{lang}.macro_f1"] = found.macro_f1
     for variant, facts in bundled.facts.items():
         metrics[f"{variant}.megabytes"] = facts.megabytes
         metrics[f"{variant}.windows_per_s"] = facts.windows_per_s

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
 from pipeline.engines.registry import Registry
+from pipeline.engines.text_profile_page import write_text_page
 from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.labelled_rows import LabelledData, data_digest, load_labelled, survey_labelled
 from pipeline.model.backbone import save_tokenizer
@@ -90,12 +91,16 @@ def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: P
         "%s: %d train, %d valid, %d test records; %d rejected, %d without a label",
         config.name, *data.rows.values(), len(data.rejected), data.unlabelled,
     )  # fmt: skip
+    log.info("left out for being nearly held-out texts: %s", data.leakage)
+    log.info("texts with more than one label: %s", data.conflicts)
     registry = Registry(context.home)
     run_id = registry.start_run(config.name, place.name, params=_flat(config))
     registry.log_dataset(
         run_id, name=config.name, digest=data.digest, source=str(config.data.labelled),
         rows=len(data.examples),
     )  # fmt: skip
+    registry.log_metrics(run_id, _data_metrics(data))
+    registry.log_files(run_id, place.text_profile, under="text_profile")
     progress = _train(config, place, pad_id=tokenizer.pad_id, fingerprint=fingerprint)
     for epoch in progress["history"]:
         step = int(epoch["epoch"])
@@ -110,6 +115,8 @@ def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: P
         pad_id=tokenizer.pad_id,
         rows=data.rows,
         rejected=dict(sorted(Counter(row.reason.value for row in data.rejected).items())),
+        near_duplicates=dict(data.leakage.counts),
+        conflicting_labels=dict(data.conflicts.counts),
         epochs=progress["epoch"],
         best_epoch=progress["best_epoch"],
         valid_macro_f1=progress["best_metric"],
@@ -146,6 +153,20 @@ def _keep(config: TaskConfig, place: TrainingRun, data: LabelledData) -> None:
         data.rejected, policy=config.quarantine, contract_version=config.contract_version
     )
     pq.write_table(rejected, place.folder / "quarantine.parquet")
+    profile = data.profile.document()
+    place.text_profile.mkdir(exist_ok=True)
+    profile.write(place.text_profile / "profile.json")
+    write_text_page(profile, place.text_profile / "text.html", title=f"{config.name} {place.name}")
+
+
+def _data_metrics(data: LabelledData) -> dict[str, float]:
+    """What a run's page in MLflow says of the rows behind it."""
+    counts = {
+        "data.rows": data.rows,
+        "data.near_duplicates": data.leakage.counts,
+        "data.conflicting_labels": data.conflicts.counts,
+    }
+    return {f"{name}.{key}": n for name, by_key in counts.items() for key, n in by_key.items()}
 
 
 def _train(

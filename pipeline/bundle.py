@@ -10,6 +10,7 @@ from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.flow import ScoringFlow, TextFlow
 from pipeline.heads import head_slices
+from pipeline.special_tokens import GENERIC_TOKENS
 from pipeline.validate import Validator
 from schemas.bundle import BUNDLE_FILE, MODEL_FILE, TOKENIZER_FILE, BundleSpec
 from schemas.errors import ArtifactError
@@ -39,11 +40,15 @@ def load_spec(folder: Path) -> BundleSpec:
     return spec
 
 
-def text_flow(task: TaskConfig, tokenizer: BackboneTokenizer) -> TextFlow:
-    """The steps from validate to window; training and scoring both take them from here."""
+def text_flow(task: TaskConfig, tokenizer: BackboneTokenizer | None) -> TextFlow:
+    """The steps from validate to window; training and scoring both take them from here.
+
+    Before there is a tokenizer, the steps up to window neutralise the tokens that most have.
+    """
+    special_tokens = GENERIC_TOKENS if tokenizer is None else tokenizer.special_tokens
     return TextFlow(
         Validator(task.data, task.contract),
-        Cleaner(task.clean, special_tokens=tokenizer.special_tokens),
+        Cleaner(task.clean, special_tokens=special_tokens),
         tokenizer,
         task.window,
         detect_language=detect_language,

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.graphemes import cut_at_grapheme
 from pipeline.heads import Answer, Decision, HeadSlice, answer, decide
 from pipeline.rows import RawRow, Record, Rejected
-from pipeline.window import Tokens, Window, Windows, WindowTemplate, cut_at_grapheme, make_windows
-from schemas.errors import ShardError
+from pipeline.window import Tokens, Window, Windows, WindowTemplate, make_windows
+from schemas.errors import ConfigError, ShardError
 from schemas.manifest import Counters
 from schemas.reasons import Reason, Stage
 
@@ -83,13 +84,16 @@ class Outcome:
 
 
 class TextFlow:
-    """validate -> clean -> window: what training and scoring do to a text, exactly alike."""
+    """validate -> clean -> window: what training and scoring do to a text, exactly alike.
+
+    A flow without a tokenizer cannot make windows; all before them is the same.
+    """
 
     def __init__(
         self,
         validator: Validator,
         cleaner: Cleaner,
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizer | None,
         window: WindowConfig,
         *,
         detect_language: Callable[[str], str],
@@ -122,10 +126,16 @@ class TextFlow:
         }
 
     def windows(self, prepared: Prepared) -> Windows:
-        """The windows of a record."""
+        """The windows of a record.
+
+        Raises:
+            ConfigError: the flow has no tokenizer.
+        """
+        if self._tokenizer is None:
+            raise ConfigError("this text flow was made without a tokenizer")
         template = self._tokenizer.pair if len(prepared.texts) == 2 else self._tokenizer.single
         parts = self._tokenizer.tokenize(list(prepared.texts))
-        return make_windows(parts, prepared.texts[-1], template=template, config=self._window)
+        return make_windows(parts, prepared.texts, template=template, config=self._window)
 
     def _clean(self, record: Record) -> Prepared | Rejected:
         limit = self._window.max_chars

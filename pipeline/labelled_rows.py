@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pipeline.bundle import text_flow
-from pipeline.model.labelled import Example, Labeller, split_of
+from pipeline.leakage import Conflicts, Leakage, conflicting_labels, without_leaks
+from pipeline.model.labelled import Example, Labeller, Split, Target, split_of
 from pipeline.read import read_shard
 from pipeline.rows import Rejected
 from pipeline.survey import Survey, find_inputs, survey
+from pipeline.text_profile import TextProfile, count_unknown
 from schemas.errors import ConfigError, DataContractError
 from schemas.fingerprint import digest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from pipeline.engines.tokenizer import BackboneTokenizer
@@ -28,13 +31,16 @@ _ROWS_PER_SHARD = 100_000
 
 @dataclass
 class LabelledData:
-    """Examples with their splits, and what was left out."""
+    """Examples with their splits, what was left out of them, and which contradict each other."""
 
     examples: list[Example]
     digest: str
     cleaner_version: str
     rejected: list[Rejected] = field(default_factory=list)
     unlabelled: int = 0
+    leakage: Leakage = field(default_factory=Leakage)
+    conflicts: Conflicts = field(default_factory=Conflicts)
+    profile: TextProfile = field(default_factory=TextProfile)
 
     @property
     def rows(self) -> dict[str, int]:
@@ -72,68 +78,72 @@ def load_labelled(
     """Examples of the labelled and test files; rows without any label are counted, not used.
 
     Raises:
-        DataContractError: unknown labels, no labels at all, or more rejected rows than the
-            contract allows.
+        DataContractError: unknown labels, no labels at all, more rejected rows than the contract
+            allows, or nothing to train on that is not held out too.
     """
     flow = text_flow(task, tokenizer)
     data = LabelledData([], data_digest(labelled, test), flow.cleaner.version)
-    labeller = Labeller(task.heads)
-    held_out = {
-        example.text_hash
-        for example in (_examples(task, test, flow, labeller, data) if test else ())
-    }
-    # A text that is also in the test files never trains: it would make the test look too good.
-    for example in _examples(task, labelled, flow, labeller, data, has_test=test is not None):
-        if example.text_hash not in held_out:
-            data.examples.append(example)
-    labeller.check()
+    reading = _Reading(flow, data, Labeller(task.heads), tokenizer.unk_id)
+    if test is not None:
+        data.examples += reading.examples(test, split_for=lambda _: "test")
+    split_for = partial(split_of, config=task.train, has_test=test is not None)
+    data.examples += reading.examples(labelled, split_for=split_for)
+    reading.labeller.check()
     _check_share(task, labelled, data)
+    data.conflicts = conflicting_labels(data.examples, task.heads)
+    data.examples, data.leakage = without_leaks(
+        data.examples, similarity=task.train.near_duplicate_similarity
+    )
+    if not data.rows["train"]:
+        raise DataContractError(
+            f"no record is left to train on; left out were {data.leakage}; "
+            f"add labelled rows whose texts are not among the held-out ones"
+        )
     return data
 
 
-def _examples(
-    task: TaskConfig,
-    source: Survey,
-    flow: TextFlow,
-    labeller: Labeller,
-    data: LabelledData,
-    *,
-    has_test: bool | None = None,
-) -> Iterator[Example]:
-    """Examples of one survey; `has_test` None means that the survey is the test set itself."""
-    for item in _prepared(task, source, flow):
-        if isinstance(item, Rejected):
-            data.rejected.append(item)
-            continue
-        targets = labeller.targets(item)
-        if all(target is None for target in targets.values()):
-            data.unlabelled += 1
-            continue
-        example = Example(
+@dataclass(frozen=True)
+class _Reading:
+    """Labelled files on their way into examples, and where all that is no example is counted."""
+
+    flow: TextFlow
+    data: LabelledData
+    labeller: Labeller
+    unk_id: int | None
+
+    def examples(
+        self, source: Survey, *, split_for: Callable[[tuple[str, ...]], Split]
+    ) -> Iterator[Example]:
+        """Examples of the files of one survey, each in the split that its texts fall into."""
+        for shard in source.shards:
+            for item in self.flow.prepare(read_shard(shard)):
+                if isinstance(item, Rejected):
+                    self.data.rejected.append(item)
+                    self.data.profile.reject(item)
+                    continue
+                targets = self.labeller.targets(item)
+                if all(target is None for target in targets.values()):
+                    self.data.unlabelled += 1
+                    continue
+                yield self._example(item, targets, split_for(item.texts))
+
+    def _example(self, item: Prepared, targets: Mapping[str, Target], split: Split) -> Example:
+        windows = self.flow.windows(item)
+        self.data.profile.add(item, windows, count_unknown(windows, self.unk_id))
+        return Example(
             record_id=item.record.record_id,
             text_hash=item.text_hash,
-            split=(
-                "test" if has_test is None else split_of(item.texts, task.train, has_test=has_test)
-            ),
+            split=split,
             lang=item.lang,
             texts=item.texts,
-            windows=flow.windows(item).windows,
+            windows=windows.windows,
             targets=targets,
         )
-        if has_test is None:
-            data.examples.append(example)
-        yield example
-
-
-def _prepared(task: TaskConfig, source: Survey, flow: TextFlow) -> Iterator[Prepared | Rejected]:
-    for shard in source.shards:
-        yield from flow.prepare(read_shard(shard))
 
 
 def _survey(task: TaskConfig, pattern: str, home: Home, spool: Path) -> Survey:
-    paths: tuple[Path, ...] = find_inputs(pattern, home, date=None)
     return survey(
-        paths,
+        find_inputs(pattern, home, date=None),
         data=task.data,
         home=home,
         rows_per_shard=_ROWS_PER_SHARD,

@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.cells import id_text
 from pipeline.heads import head_slices
-from pipeline.model.labelled import Labeller, target_matrix
+from pipeline.model.labelled import Labeller, Target, target_matrix
 from pipeline.model.metrics import head_metrics
 from pipeline.publish import Partition
 from pipeline.read import read_shard
 from pipeline.rows import Rejected
 from pipeline.spool import temporary_spool
 from pipeline.survey import find_inputs, survey
-from pipeline.validate import id_text
 from schemas.errors import ArtifactError, DataContractError
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from schemas.home import Home
     from schemas.manifest import PartitionManifest
     from schemas.task import TaskConfig
-
-Target = int | tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,8 @@ def compare_with_outcomes(
 ) -> dict[str, HeadMetrics]:
     """Quality of each head on the scored rows whose outcome is known, joined by id, never by place.
 
-    Empty where the task names no outcomes or none have arrived.
+    Each has that of every language beside it (`by_lang`). Empty where the task names no outcomes or
+    none have arrived.
     """
     if task.data.outcomes is None:
         return {}
@@ -92,6 +91,7 @@ def compare_with_outcomes(
             target_matrix([target[head.name] for target in targets], head.config),
             head,
             seed=task.train.seed,
+            langs=[row["lang"] for row in rows],
         )
         for head in head_slices(task.heads)
     }
@@ -103,7 +103,7 @@ def _outcomes(task: TaskConfig, home: Home, date: dt.date) -> Mapping[str, dict[
     if pattern is None or id_column is None:
         return {}
     try:
-        paths = find_inputs(pattern, home, date=date)
+        sources = find_inputs(pattern, home, date=date)
     except DataContractError:
         return {}
     # An outcomes file has the id and the heads' columns, and no text.
@@ -111,7 +111,7 @@ def _outcomes(task: TaskConfig, home: Home, date: dt.date) -> Mapping[str, dict[
     labeller = Labeller(task.heads)
     outcomes: dict[str, dict[str, Target]] = {}
     with temporary_spool(home, task.name) as spool:
-        found = survey(paths, data=data, home=home, rows_per_shard=100_000, spool=spool)
+        found = survey(sources, data=data, home=home, rows_per_shard=100_000, spool=spool)
         for shard in found.shards:
             for row in read_shard(shard):
                 # Of outcomes that share an id the first counts, as of records.

@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import regex
-
+from pipeline.graphemes import Graphemes
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from schemas.task import WindowConfig
-
-
-_LONGEST_GRAPHEME = 64  # characters looked back for where a grapheme began; families have 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +41,10 @@ class WindowTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What the model reads at once: ids and segment ids `(T,)`, and where in the body it lies."""
+    """What the model reads at once: ids and segment ids `(T,)`, and its characters of the body.
+
+    `[start_char, end_char)` begins and ends at graphemes, without white space around it.
+    """
 
     input_ids: tuple[int, ...]
     type_ids: tuple[int, ...]
@@ -66,26 +65,10 @@ class Windows:
     truncated: bool
 
 
-def cut_at_grapheme(text: str, max_chars: int) -> str:
-    """The beginning of a text, at most `max_chars` long, without half a grapheme at its end.
-
-    A grapheme that alone is longer (letters under heaps of accents) is cut inside.
-    """
-    if len(text) <= max_chars:
-        return text
-    cut = 0
-    # The text behind the bound decides whether the last grapheme ends there.
-    for grapheme in regex.finditer(r"\X", text, pos=max(0, max_chars - _LONGEST_GRAPHEME)):
-        if grapheme.end() > max_chars:
-            break
-        cut = grapheme.end()
-    return text[: cut or max_chars]
-
-
 def make_windows(
-    parts: Sequence[Tokens], body: str, *, template: WindowTemplate, config: WindowConfig
+    parts: Sequence[Tokens], texts: Sequence[str], *, template: WindowTemplate, config: WindowConfig
 ) -> Windows:
-    """Windows of a record: the last part is cut, the part before it is repeated in each.
+    """Windows of a record from the tokens of its texts: the last is cut, the other repeated.
 
     Every body token is in at least one window, and neighbours share `stride_tokens` tokens, fewer
     where a grapheme stands in the way: a cut never splits one that fits into a window. A repeated
@@ -94,16 +77,31 @@ def make_windows(
     Raises:
         ConfigError: `max_tokens` leaves no room for text between the control tokens.
     """
-    *heads, last = parts
+    *heads, body = parts
     room = config.max_tokens - template.n_control
     if room < 2:
         raise ConfigError(f"window.max_tokens {config.max_tokens} leaves no room for text")
-    head_ids = heads[0].ids[: max(room // 2, room - len(last.ids))] if heads else ()
-    truncated = bool(heads) and len(head_ids) < len(heads[0].ids)
-    room -= len(head_ids)
-    spans = _spans(last, body, room=room, overlap=min(config.stride_tokens, room // 2))
-    windows = [_assemble(template, head_ids, last, span) for span in spans]
+    head_ids: tuple[int, ...] | None = None
+    truncated = False
+    if heads:
+        head_room = max(room // 2, room - len(body.ids))
+        head_ids = _beginning(heads[0], texts[0], room=head_room)
+        truncated = len(head_ids) < len(heads[0].ids)
+        room -= len(head_ids)
+    spans = _spans(body, texts[-1], room=room, overlap=min(config.stride_tokens, room // 2))
+    windows = []
+    for start, stop in spans:
+        ids, types = _assemble(template, head_ids, body.ids[start:stop])
+        windows.append(Window(ids, types, *_characters(body, texts[-1], start, stop)))
     return Windows(tuple(windows), truncated)
+
+
+def _beginning(tokens: Tokens, text: str, *, room: int) -> tuple[int, ...]:
+    """The first ids of a text, at most `room`, without half a grapheme at their end."""
+    if len(tokens.ids) <= room:
+        return tokens.ids
+    cut = _clean_cut(tokens, Graphemes(text), at=room, floor=1)
+    return tokens.ids[: cut or room]
 
 
 def _spans(tokens: Tokens, text: str, *, room: int, overlap: int) -> list[tuple[int, int]]:
@@ -111,42 +109,53 @@ def _spans(tokens: Tokens, text: str, *, room: int, overlap: int) -> list[tuple[
     count = len(tokens.ids)
     if count <= room:
         return [(0, count)]
-    boundaries = {0, len(text)} | {match.end() for match in regex.finditer(r"\X", text)}
+    graphemes = Graphemes(text)
     spans: list[tuple[int, int]] = []
     start = stop = 0
     while start + room < count:
-        cut = _clean_cut(tokens, boundaries, at=start + room, floor=stop + 1)
+        cut = _clean_cut(tokens, graphemes, at=start + room, floor=stop + 1)
         if cut is None and start < stop:
             start = stop  # without overlap the grapheme at the cut may fit as a whole
             continue
         stop = start + room if cut is None else cut
         spans.append((start, stop))
-        start = _clean_cut(tokens, boundaries, at=stop - overlap, floor=start + 1) or stop
+        start = _clean_cut(tokens, graphemes, at=stop - overlap, floor=start + 1) or stop
     return [*spans, (start, count)]
 
 
-def _clean_cut(tokens: Tokens, boundaries: set[int], *, at: int, floor: int) -> int | None:
+def _clean_cut(tokens: Tokens, graphemes: Graphemes, *, at: int, floor: int) -> int | None:
     """The last token index in `floor..at` before which a cut splits no grapheme."""
     for index in range(at, floor - 1, -1):
         before, after = tokens.offsets[index - 1], tokens.offsets[index]
-        if before[1] <= after[0] and after[0] in boundaries:
+        if before[1] <= after[0] and graphemes.is_border(after[0]):
             return index
     return None
 
 
+def _characters(tokens: Tokens, text: str, start: int, stop: int) -> tuple[int, int]:
+    """Where tokens `[start, stop)` lie in their text, with what the tokenizer left out of it.
+
+    An accent that is no token of its own belongs to the window of its letter, so that spans cover
+    every character but the white space between them.
+    """
+    if start == stop:
+        return 0, 0
+    first, last = tokens.offsets[start][0], tokens.offsets[stop - 1][1]
+    if start == 0:
+        first -= len(text[:first].lstrip())
+    following = tokens.offsets[stop][0] if stop < len(tokens.ids) else len(text)
+    return first, last + len(text[last:following].rstrip())
+
+
 def _assemble(
-    template: WindowTemplate, head_ids: tuple[int, ...], body: Tokens, span: tuple[int, int]
-) -> Window:
-    start, stop = span
-    texts = [body.ids[start:stop]]
-    if len(template.gaps) == 3:
-        texts.insert(0, head_ids)
+    template: WindowTemplate, head_ids: tuple[int, ...] | None, body_ids: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ids and segment ids of one window, control tokens put in between."""
+    texts = [body_ids] if head_ids is None else [head_ids, body_ids]
     ids, types = list(template.gaps[0]), list(template.gap_types[0])
     for text_ids, type_id, gap, gap_types in zip(
         texts, template.types, template.gaps[1:], template.gap_types[1:], strict=True
     ):
         ids += [*text_ids, *gap]
         types += [*[type_id] * len(text_ids), *gap_types]
-    start_char = body.offsets[start][0] if stop > start else 0
-    end_char = body.offsets[stop - 1][1] if stop > start else 0
-    return Window(tuple(ids), tuple(types), start_char, end_char)
+    return tuple(ids), tuple(types)

@@ -34,6 +34,16 @@ class GateResult(Document):
         return f"{self.variant} {self.gate}: {condition} {verdict}"
 
 
+class LanguageMetrics(Document):
+    """Quality on the `rows` records of one language; only counted where few say nothing."""
+
+    rows: Annotated[int, Field(ge=0)]
+    accuracy: float | None = None
+    accuracy_interval: tuple[float, float] | None = None
+    macro_f1: float | None = None
+    macro_f1_interval: tuple[float, float] | None = None
+
+
 class HeadMetrics(Document):
     """Quality of one head on `rows` held-out records; intervals are 95 % bootstrap."""
 
@@ -44,6 +54,7 @@ class HeadMetrics(Document):
     macro_f1_interval: tuple[float, float]
     expected_calibration_error: float
     majority_accuracy: float
+    by_lang: dict[str, LanguageMetrics] = Field(default_factory=dict)
 
 
 class Host(Document):
@@ -54,7 +65,10 @@ class Host(Document):
 
 
 class BundleSpec(Document):
-    """Everything but the weights: labels, thresholds, temperatures, cleaner, digests, gates."""
+    """Everything but the weights: labels, thresholds, temperatures, cleaner, digests, gates.
+
+    `near_duplicates` and `conflicting_labels` are what `Finetuned` counts of the training data.
+    """
 
     task: TaskConfig
     label_digests: dict[str, str]
@@ -66,6 +80,8 @@ class BundleSpec(Document):
     backbone: str
     training_run: str
     data_digest: str
+    near_duplicates: dict[str, int] = Field(default_factory=dict)
+    conflicting_labels: dict[str, int] = Field(default_factory=dict)
     metrics: dict[str, HeadMetrics]
     fp32_metrics: dict[str, HeadMetrics] = Field(default_factory=dict)
     gates: tuple[GateResult, ...]

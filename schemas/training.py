@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
 from schemas.errors import ArtifactError
 from schemas.manifest import Document
 
@@ -14,7 +16,11 @@ if TYPE_CHECKING:
 
 
 class Finetuned(Document):
-    """`finetune.json`: the checkpoint is complete, and this is how it was made."""
+    """`finetune.json`: the checkpoint is complete, and this is how it was made.
+
+    `near_duplicates` counts records left out by pair of splits (`train-test`), `conflicting_labels`
+    texts with more than one label by head.
+    """
 
     run: str
     fingerprint: str
@@ -25,6 +31,8 @@ class Finetuned(Document):
     pad_id: int
     rows: dict[str, int]
     rejected: dict[str, int]
+    near_duplicates: dict[str, int] = Field(default_factory=dict)
+    conflicting_labels: dict[str, int] = Field(default_factory=dict)
     epochs: int
     best_epoch: int
     valid_macro_f1: float
@@ -70,6 +78,11 @@ class TrainingRun:
     def page(self) -> Path:
         """Plots and tables for people."""
         return self.folder / "page"
+
+    @property
+    def text_profile(self) -> Path:
+        """What the labelled texts are like, as numbers and as a page."""
+        return self.folder / "text_profile"
 
     def finetuned(self) -> Finetuned:
         """What the step `finetune` left.

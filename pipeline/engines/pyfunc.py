@@ -41,10 +41,9 @@ class PyfuncModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
 
     def _columns(self) -> list[str]:
         """All columns, also where no row has an answer to fill them."""
-        heads = [
-            f"{name}{part}" for name in self._task.heads for part in ("", "_confidence", "_scores")
-        ]
-        about = ["decision", "lang", "n_windows", "truncated", "text_hash", "reason"]
+        parts = ("", "_confidence", "_scores", "_window")
+        heads = [f"{name}{part}" for name in self._task.heads for part in parts]
+        about = ["decision", "lang", "n_windows", "spans", "truncated", "text_hash", "reason"]
         return ["record_id", *heads, *about]
 
     def _values(self, frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -66,10 +65,12 @@ class PyfuncModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
             row[name] = answer.labels[0] if head.kind == "single" else list(answer.labels)
             row[f"{name}_confidence"] = np.float32(answer.confidence)
             row[f"{name}_scores"] = answer.scores.astype(np.float32).tolist()
+            row[f"{name}_window"] = answer.window
         return row | {
             "decision": scored.decision,
             "lang": scored.prepared.lang,
             "n_windows": len(scored.spans),
+            "spans": [{"start": start, "end": end} for start, end in scored.spans],
             "truncated": scored.truncated,
             "text_hash": scored.prepared.text_hash,
             "reason": None,

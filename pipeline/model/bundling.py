@@ -60,6 +60,8 @@ class Source:
     cleaner_version: str
     special_tokens: tuple[str, ...]
     pad_id: int
+    near_duplicates: Mapping[str, int] = field(default_factory=dict)
+    conflicting_labels: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ def make_bundle(
         backbone=task.train.backbone,
         training_run=source.training_run,
         data_digest=source.data_digest,
+        near_duplicates=dict(source.near_duplicates),
+        conflicting_labels=dict(source.conflicting_labels),
         metrics=_metrics(outputs, test, calibrated, seed=task.train.seed),
         fp32_metrics=_metrics(
             run_encoder(OnnxEncoder(files["fp32"]), test), test, heads, seed=task.train.seed
@@ -202,12 +206,14 @@ def _temperatures(
 def _metrics(
     outputs: Outputs, examples: list[Example], heads: tuple[HeadSlice, ...], *, seed: int
 ) -> dict[str, HeadMetrics]:
+    langs = [example.lang for example in examples]
     return {
         head.name: head_metrics(
-            outputs.scores(head), label_matrix(examples, head.name, head.config), head, seed=seed
+            outputs.scores(head), label_matrix(examples, head.name, head.config), head,
+            seed=seed, langs=langs,
         )
         for head in heads
-    }
+    }  # fmt: skip
 
 
 def _facts(path: Path, examples: Sequence[Example], *, windows: int = 64) -> VariantFacts:

@@ -31,7 +31,7 @@ def model_card(spec: BundleSpec) -> str:
             f"| {spec.fp32_metrics[name].macro_f1:.4f} "
             f"| {metrics.expected_calibration_error:.4f} | {metrics.majority_accuracy:.4f} |"
         )
-    lines += ["", "## Labels", ""]
+    lines += [*_languages(spec), *_data(spec), "", "## Labels", ""]
     for name, head in spec.task.heads.items():
         labels = ", ".join(f"`{label}`" for label in head.labels)
         lines.append(
@@ -64,6 +64,49 @@ def model_card(spec: BundleSpec) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _languages(spec: BundleSpec) -> list[str]:
+    """Quality by language; nothing to tell where there is only one."""
+    rows = [
+        f"| {name} | {lang} | {metrics.rows} | {_or_dash(metrics.accuracy)} "
+        f"| {_or_dash(metrics.accuracy_interval)} | {_or_dash(metrics.macro_f1)} "
+        f"| {_or_dash(metrics.macro_f1_interval)} |"
+        for name, head in spec.metrics.items()
+        if len(head.by_lang) > 1
+        for lang, metrics in head.by_lang.items()
+    ]
+    if not rows:
+        return []
+    return [
+        "",
+        "## Quality by language",
+        "",
+        "| head | language | rows | accuracy | 95 % | macro-F1 | 95 % |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        *rows,
+        "",
+        "Languages with few records are only counted; `und` is text too short to tell.",
+    ]
+
+
+def _data(spec: BundleSpec) -> list[str]:
+    """What was found in the labelled data that a reader of the figures should know."""
+    leaks = [
+        f"- {count} records of {pair.replace('-', ' left out for standing nearly in ')}"
+        for pair, count in spec.near_duplicates.items()
+    ]
+    conflicts = [
+        f"- {count} texts have more than one label of **{head}**; no model gets all of them right"
+        for head, count in spec.conflicting_labels.items()
+    ]
+    return ["", "## Labelled data", "", *leaks, *conflicts] if leaks or conflicts else []
+
+
+def _or_dash(value: float | tuple[float, float] | None) -> str:
+    if value is None:
+        return "-"
+    return _range(value) if isinstance(value, tuple) else f"{value:.4f}"
 
 
 def _range(interval: tuple[float, float]) -> str:

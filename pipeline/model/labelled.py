@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from schemas.task import HeadConfig, TrainConfig
 
 Split = Literal["train", "valid", "test"]
+Target = int | tuple[int, ...] | None  # a label's index, flags of labels, or not known
 MISSING = -100  # the index that torch's cross-entropy ignores
 _EXAMPLES = 3
 
@@ -39,7 +40,7 @@ class Example:
     lang: str
     texts: tuple[str, ...]
     windows: tuple[Window, ...]
-    targets: Mapping[str, int | tuple[int, ...] | None]
+    targets: Mapping[str, Target]
 
 
 class Labeller:
@@ -50,13 +51,11 @@ class Labeller:
         self._sets = {name: LabelSet(name, head.labels) for name, head in heads.items()}
         self._unknown: dict[tuple[str, str], list[str]] = {}
 
-    def targets(self, prepared: Prepared) -> dict[str, int | tuple[int, ...] | None]:
+    def targets(self, prepared: Prepared) -> dict[str, Target]:
         """Targets of one record; a head whose column is empty or absent has None."""
         return self.read(prepared.record.values, record_id=prepared.record.record_id)
 
-    def read(
-        self, values: Mapping[str, Any], *, record_id: str
-    ) -> dict[str, int | tuple[int, ...] | None]:
+    def read(self, values: Mapping[str, Any], *, record_id: str) -> dict[str, Target]:
         """Targets of a row of values; `record_id` names it where a label is unknown."""
         return {
             name: self._target(name, head, values.get(head.column), record_id)
@@ -80,9 +79,7 @@ class Labeller:
             "; ".join(problems) + "; add the labels to the task file or correct the data"
         )
 
-    def _target(
-        self, name: str, head: HeadConfig, value: Any, record_id: str
-    ) -> int | tuple[int, ...] | None:
+    def _target(self, name: str, head: HeadConfig, value: Any, record_id: str) -> Target:
         if head.kind == "multi":
             if value is None:
                 return None
@@ -130,9 +127,7 @@ def label_matrix(examples: Sequence[Example], head: str, config: HeadConfig) -> 
     return target_matrix([example.targets[head] for example in examples], config)
 
 
-def target_matrix(
-    targets: Sequence[int | tuple[int, ...] | None], config: HeadConfig
-) -> npt.NDArray[Any]:
+def target_matrix(targets: Sequence[Target], config: HeadConfig) -> npt.NDArray[Any]:
     """The same from targets alone."""
     if config.kind == "single":
         indices = [MISSING if target is None else target for target in targets]

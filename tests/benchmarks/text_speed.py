@@ -228,7 +228,11 @@ def main(data: Path, rounds: int, write: bool) -> None:
                     f"{took / ours:.2f} |"
                 )
             share, whole = corpus.share_of_scoring(model, rows=300)
-            steps[name] = corpus.by_step() | {"_tokens": corpus.tokens, "_share": share, "_whole": whole}
+            steps[name] = corpus.by_step() | {
+                "_tokens": corpus.tokens,
+                "_share": share,
+                "_whole": whole,
+            }
     text = _section(lines, steps, rounds)
     print(text)
     if write:
@@ -238,9 +242,9 @@ def main(data: Path, rounds: int, write: bool) -> None:
 def _section(lines: list[str], steps: dict[str, dict[str, float]], rounds: int) -> str:
     names = [name for name in steps[SETS[0]] if not name.startswith("_")]
     by_step = "\n".join(
-        f"| {step} | " + " | ".join(
-            f"{1e6 * steps[name][step] / steps[name]['_tokens']:.2f}" for name in SETS
-        ) + " |"
+        f"| {step} | "
+        + " | ".join(f"{1e6 * steps[name][step] / steps[name]['_tokens']:.2f}" for name in SETS)
+        + " |"
         for step in names
     )
     shares = "; ".join(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import threading
 from types import SimpleNamespace
@@ -14,12 +15,14 @@ import pytest
 import ray
 import torch
 import yaml
+from mlflow import MlflowClient
 from ray.train import Checkpoint
 
 from jobs import training
 from pipeline.engines.registry import Registry
 from pipeline.model.fit import Progress
 from schemas.load import load_task
+from schemas.training import TrainingRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +83,7 @@ def test_first_version_is_champion_the_next_is_challenger_the_same_is_not_traine
     assert set(told["metrics"]) == {"queue", "topics"}
     assert {gate["gate"] for gate in told["gates"]} >= {"parity", "finite_outputs"}
     assert all(gate["passed"] for gate in told["gates"])
+    check_what_was_logged(train_home, told["run"])
 
     result.unlink()
     again = nightmill("train", "tiny", "--result", str(result), home=train_home)
@@ -104,6 +108,22 @@ def test_first_version_is_champion_the_next_is_challenger_the_same_is_not_traine
     wrong = nightmill("finetune", "tiny", "--run", told["run"], "train.epochs=3", home=train_home)
     assert wrong.exit_code == 4
     assert "exists with other data or settings; choose another --run" in wrong.stderr
+
+
+def check_what_was_logged(home: Home, run: str) -> None:
+    """The run's page in MLflow tells of the data behind it, and of its languages."""
+    finetuned = TrainingRun(home, "tiny", run).finetuned()
+    client = MlflowClient(home.tracking_uri)
+    metrics = client.get_run(finetuned.mlflow_run_id).data.metrics
+    for split, rows in finetuned.rows.items():
+        assert metrics[f"data.rows.{split}"] == rows
+    for pair in ("train-test", "train-valid", "valid-test"):
+        assert metrics[f"data.near_duplicates.{pair}"] == finetuned.near_duplicates[pair]
+    assert metrics["data.conflicting_labels.queue"] == finetuned.conflicting_labels["queue"]
+    by_lang = [n for name, n in metrics.items() if re.fullmatch(r"test\.queue\.\w+\.rows", name)]
+    assert sum(by_lang) == finetuned.rows["test"]
+    files = client.list_artifacts(finetuned.mlflow_run_id, "text_profile")
+    assert {file.path for file in files} == {"text_profile/profile.json", "text_profile/text.html"}
 
 
 def kill_worker_after(epochs: int, folder: Path, stop: threading.Event, killed: list[int]) -> None:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from pipeline.bundle import load_spec, scoring_flow
+from pipeline.bundle import load_spec, scoring_flow, text_flow
+from pipeline.flow import Prepared
 from pipeline.model.backbone import load_encoder, locate, save_tokenizer
 from pipeline.rows import RawRow
 from schemas.bundle import BUNDLE_FILE, MODEL_FILE, TOKENIZER_FILE, BundleSpec
-from schemas.errors import ArtifactError
+from schemas.errors import ArtifactError, ConfigError
 from schemas.fingerprint import digest_of_file
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def test_a_folder_without_description_is_no_bundle(bundle: Path) -> None:
 def test_another_cleaner_than_at_training_is_refused(bundle: Path, tiny_task: TaskConfig) -> None:
     spec = BundleSpec.read(bundle / BUNDLE_FILE)
     spec.model_copy(update={"cleaner_version": "0-old"}).write(bundle / BUNDLE_FILE)
-    with pytest.raises(ArtifactError, match="trained with text cleaner 0-old, installed is 1-"):
+    with pytest.raises(ArtifactError, match="trained with text cleaner 0-old, installed is 2-"):
         scoring_flow(bundle, tiny_task)
 
 
@@ -100,3 +101,13 @@ def test_thresholds_come_from_the_task_not_from_the_bundle(
 
     assert decisions(0.0) == ["auto"]
     assert decisions(1.0) == ["review"]
+
+
+def test_texts_are_cleaned_before_there_is_a_tokenizer_but_not_cut(tiny_task: TaskConfig) -> None:
+    flow = text_flow(tiny_task, None)
+    row = RawRow("a.csv", 0, {"ticket_id": "1", "subject": "", "body": "<mask> [SEP] help"}, b"")
+    (prepared,) = flow.prepare([row])
+    assert isinstance(prepared, Prepared)
+    assert prepared.texts == ("", "mask sep help")
+    with pytest.raises(ConfigError, match="without a tokenizer"):
+        flow.windows(prepared)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.clean import Cleaner
-from pipeline.flow import Outcome, ScoringFlow, TextFlow, check_conservation
+from pipeline.flow import Outcome, Prepared, ScoringFlow, TextFlow, check_conservation
 from pipeline.heads import head_slices
 from pipeline.rows import RawRow, Rejected
 from pipeline.validate import Validator
 from pipeline.window import Tokens, Window, WindowTemplate
-from schemas.errors import ShardError
+from schemas.errors import ConfigError, ShardError
 from schemas.manifest import Counters
 from schemas.reasons import Reason, Stage
 from schemas.task import CleanConfig, ContractConfig, DataConfig, HeadConfig, WindowConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
@@ -61,7 +63,11 @@ class FakeEncoder:
 
 
 def text_flow(
-    *, columns: tuple[str, ...] = ("text",), contract: ContractConfig | None = None
+    *,
+    columns: tuple[str, ...] = ("text",),
+    contract: ContractConfig | None = None,
+    with_tokenizer: bool = True,
+    detect_language: Callable[[str], str] = lambda text: "xx" if text else "und",
 ) -> TextFlow:
     return TextFlow(
         Validator(
@@ -69,9 +75,9 @@ def text_flow(
             contract or ContractConfig(),
         ),
         Cleaner(CleanConfig(), special_tokens=("[SEP]",)),
-        FakeTokenizer(),
+        FakeTokenizer() if with_tokenizer else None,
         WindowConfig(max_tokens=16, stride_tokens=4, max_chars=100),
-        detect_language=lambda text: "xx" if text else "und",
+        detect_language=detect_language,
     )
 
 
@@ -179,19 +185,113 @@ def test_a_giant_text_is_cut_and_flagged() -> None:
     outcome = score(rows("x" * 100_000, "y" * 100), encoder)
     giant, whole = outcome.scored
     assert (giant.truncated, whole.truncated) == (True, False)
-    assert sum(len(windows) for windows in encoder.calls) == giant.n_windows + whole.n_windows
-    assert giant.n_windows == whole.n_windows == 10
+    assert sum(len(windows) for windows in encoder.calls) == len(giant.spans + whole.spans)
+    assert len(giant.spans) == len(whole.spans) == 10
     assert giant.prepared.texts == ("x" * 100,)
 
 
 def test_a_long_text_is_the_weighted_mean_of_its_windows() -> None:
     outcome = score(rows("abcdefghijklmnopqrstuvwxyz"))
     (item,) = outcome.scored
-    assert item.n_windows == 3
+    assert len(item.spans) == 3
     assert item.answers["topic"].scores.sum() == pytest.approx(1.0)
     assert outcome.counters.windows_made == 3
     # 26 letters, two windows overlap by 4 each, and 2 control tokens a window.
     assert outcome.counters.tokens_inferred == 26 + 2 * 4 + 3 * 2
+
+
+def test_a_score_is_traced_to_its_span_of_the_cleaned_body() -> None:
+    outcome = score(rows("  <b>abcdefgh</b>  ijklmnop qrstuvwx yz "))
+    (item,) = outcome.scored
+    (body,) = item.prepared.texts
+    assert body == "abcdefgh ijklmnop qrstuvwx yz"
+    assert [body[start:end] for start, end in item.spans] == [
+        "abcdefgh ijklm", "jklmnop qrstuv", "stuvwx yz",
+    ]  # fmt: skip
+    encoder = FakeEncoder()
+    alone = [
+        score(rows(body[start:end]), encoder).scored[0].answers["topic"].scores
+        for start, end in item.spans
+    ]
+    telling = item.answers["topic"]
+    best = int(telling.scores.argmax())
+    assert telling.window == int(np.argmax([scores[best] for scores in alone]))
+
+
+def test_a_subject_alone_has_an_empty_span() -> None:
+    flow = ScoringFlow(
+        text_flow(columns=("subject", "body")), FakeEncoder(), head_slices(HEADS)
+    )  # fmt: skip
+    outcome = flow.score([RawRow("f", 0, {"id": "1", "subject": "ab", "body": ""}, b"")])
+    assert outcome.scored[0].spans == ((0, 0),)
+
+
+def test_a_subject_that_does_not_fit_is_flagged() -> None:
+    """FAILURES row 38: text that is in no window is told, also that of the head of a pair."""
+    flow = ScoringFlow(
+        text_flow(columns=("subject", "body")), FakeEncoder(), head_slices(HEADS)
+    )  # fmt: skip
+    outcome = flow.score(
+        RawRow("f", n, {"id": str(n), "subject": "s" * n, "body": "b" * 50}, b"") for n in (5, 90)
+    )
+    assert [item.truncated for item in outcome.scored] == [False, True]
+    assert all(item.spans[-1][1] == 50 for item in outcome.scored)
+
+
+def test_failure_40_a_giant_text_is_cut_between_graphemes() -> None:
+    family = "👨\u200d👩\u200d👧"
+    outcome = score(rows("x" * 97 + family * 3, "é" * 99 + "e\u0301" * 9))
+    assert [item.prepared.texts[0][-2:] for item in outcome.scored] == ["xx", "éé"]
+    assert [item.truncated for item in outcome.scored] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "unit", ["The parcel is late. ", "\u0301", "🇩🇪", "👨\u200d👩\u200d👧 ", "[SEP] <b>"]
+)
+def test_failure_39_a_record_of_50_mb_is_bounded_in_time_and_memory(unit: str) -> None:
+    """One that is not rejected: the contract allows it, the window's `max_chars` cuts it."""
+    told = subprocess.run(
+        [sys.executable, "-c", GIANT, unit], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
+    seconds, megabytes, windows, truncated = told.split()
+    assert truncated == "True"
+    assert 1 <= int(windows) <= 2 * 100_000 / (254 - 64) + 2
+    assert float(seconds) < 10
+    assert float(megabytes) < 150
+
+
+GIANT = """
+import re, resource, sys, time
+from pipeline.clean import Cleaner
+from pipeline.flow import TextFlow
+from pipeline.rows import RawRow
+from pipeline.validate import Validator
+from pipeline.window import Tokens, WindowTemplate
+from schemas.task import CleanConfig, ContractConfig, DataConfig, WindowConfig
+
+class Characters:
+    single = WindowTemplate(gaps=((1,), (2,)), types=(0,), gap_types=((0,), (0,)))
+
+    def tokenize(self, texts):
+        places = [[match.span() for match in re.finditer(r"\\S", text)] for text in texts]
+        return [Tokens(tuple(range(len(found))), tuple(found)) for found in places]
+
+def peak_mb():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+contract = ContractConfig(max_text_chars=100_000_000)
+flow = TextFlow(
+    Validator(DataConfig(incoming="x", id_column="id", text_columns=("text",)), contract),
+    Cleaner(CleanConfig(), special_tokens=("[SEP]",)), Characters(), WindowConfig(),
+    detect_language=lambda text: "xx",
+)
+list(flow.prepare([RawRow("f", 0, {"id": "0", "text": "warm <b>\u00e9</b> [SEP]"}, b"")]))
+text = sys.argv[1] * (50_000_000 // len(sys.argv[1].encode()))
+before, started = peak_mb(), time.perf_counter()
+(prepared,) = flow.prepare([RawRow("f", 1, {"id": "1", "text": text}, b"")])
+windows = flow.windows(prepared)
+print(time.perf_counter() - started, peak_mb() - before, len(windows.windows), prepared.truncated)
+"""
 
 
 def test_two_text_columns_are_a_pair_and_a_border_is_no_text() -> None:
@@ -219,6 +319,53 @@ def test_counters_are_those_of_each_call() -> None:
     assert first.cleaned == {"special_tokens": 1, "whitespace": 2}
     assert second.warned == {"kind:required": 1}
     assert second.cleaned == {"whitespace": 1}
+
+
+@pytest.mark.parametrize(
+    ("severity", "rejected", "counted"),
+    [
+        ("reject", ["language_not_allowed"], "rejected"),
+        ("stop", ["language_not_allowed"], "stopped"),
+        ("warn", [], "warned"),
+        ("review", [], None),
+    ],
+)
+def test_a_language_that_the_contract_does_not_allow(
+    severity: str, rejected: list[str], counted: str | None
+) -> None:
+    contract = ContractConfig.model_validate(
+        {"languages": {"allowed": ["de"], "severity": severity}}
+    )
+    text = text_flow(contract=contract, detect_language=lambda text: text[:2])
+    outcome = ScoringFlow(text, FakeEncoder(), head_slices(HEADS)).score(rows("de a", "fr  b"))
+    assert [(row.reason.value, row.stage) for row in outcome.rejected] == [
+        (reason, Stage.VALIDATE) for reason in rejected
+    ]
+    # A rejected text was not cleaned for anybody.
+    assert outcome.counters.cleaned == ({} if rejected else {"whitespace": 1})
+    for name in ("warned", "stopped"):
+        wanted = {"lang:allowed": 1} if counted == name else {}
+        assert getattr(outcome.counters, name) == wanted
+    to_review = [(item.decision, item.prepared.flags) for item in outcome.scored][1:]
+    if severity == "review":
+        assert to_review == [("review", ("language", "whitespace"))]
+    assert "language" not in outcome.scored[0].prepared.flags
+
+
+def test_failure_36_a_lone_surrogate_is_replaced_and_flagged() -> None:
+    """A data frame can hold what no text file can: half of a character."""
+    outcome = score(rows("a \ud800 b", "fine"))
+    assert [item.prepared.texts for item in outcome.scored] == [("a \ufffd b",), ("fine",)]
+    assert outcome.scored[0].prepared.flags == ("unicode",)
+
+
+def test_a_flow_without_a_tokenizer_prepares_but_makes_no_windows() -> None:
+    flow = text_flow(with_tokenizer=False)
+    (prepared,) = flow.prepare(rows("<b>a</b>"))
+    assert isinstance(prepared, Prepared)
+    assert prepared.texts == ("a",)
+    with pytest.raises(ConfigError, match="made without a tokenizer"):
+        flow.windows(prepared)
 
 
 def test_rows_to_review_are_counted() -> None:

@@ -134,6 +134,52 @@ def test_a_multi_head_answers_all_labels_over_its_threshold(
     assert got.confidence == pytest.approx(confidence)
 
 
+def test_the_window_that_speaks_most_for_a_single_answer_is_told() -> None:
+    rows = array(
+        [*logits_of(0.5, 0.4, 0.1), 0, 0],
+        [*logits_of(0.1, 0.8, 0.1), 0, 0],
+        [*logits_of(0.6, 0.3, 0.1), 0, 0],
+    )
+    got = answer(rows, counts(9, 1, 1), QUEUE)
+    assert (got.labels, got.window) == (("a",), 2)
+    got = answer(rows, counts(1, 9, 1), QUEUE)
+    assert (got.labels, got.window) == (("b",), 1)
+
+
+@pytest.mark.parametrize(
+    ("windows", "labels", "window"),
+    [
+        (((0.6, 0.1), (0.9, 0.2), (0.8, 0.3)), ("x",), 1),
+        (((0.6, 0.9), (0.7, 0.6), (0.6, 0.95)), ("x", "y"), 2),
+        (((0.1, 0.2), (0.4, 0.1), (0.1, 0.3)), (), 1),  # of any label, where none is chosen
+        (((0.9, 0.5), (0.6, 0.0)), ("x",), 0),
+        (((0.6, 0.9), (0.7, 0.0), (0.6, 0.0)), ("x",), 1),  # a label not chosen has no say
+    ],
+)
+def test_the_window_that_speaks_most_for_a_multi_answer_is_told(
+    windows: tuple[tuple[float, float], ...], labels: tuple[str, ...], window: int
+) -> None:
+    odds = np.log(np.clip(windows, 1e-9, None)) - np.log1p(-np.array(windows))
+    rows = np.hstack([np.zeros((len(windows), 3)), odds])
+    got = answer(rows, counts(*[5] * len(windows)), TOPICS)
+    assert (got.labels, got.window) == (labels, window)
+
+
+@given(
+    st.lists(st.tuples(st.lists(finite, min_size=5, max_size=5), st.integers(1, 512)), min_size=1)
+)
+def test_the_telling_window_is_one_of_the_records(
+    windows: list[tuple[list[float], int]],
+) -> None:
+    rows = array(*(row for row, _ in windows))
+    for head in (QUEUE, TOPICS):
+        got = answer(rows, counts(*(n for _, n in windows)), head)
+        by_window = probabilities(rows, head)
+        chosen = [head.config.labels.index(label) for label in got.labels]
+        telling = by_window[:, chosen] if chosen else by_window
+        assert telling[got.window].max() == telling.max()
+
+
 @pytest.mark.parametrize(
     ("queue", "topics", "decision"),
     [(0.6, 0.7, "auto"), (0.59, 0.99, "review"), (0.99, 0.69, "review"), (1.0, 1.0, "auto")],

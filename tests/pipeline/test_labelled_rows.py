@@ -35,7 +35,7 @@ def write(home: Home, rows: list[dict[str, Any]], *, name: str = "labelled/tiny/
 
 
 def load(home: Home, task: TaskConfig, tokenizer_path: Path) -> LabelledData:
-    labelled, test = survey_labelled(task, home)
+    labelled, test = survey_labelled(task, home, spool=home.root)
     return load_labelled(task, labelled, test, tokenizer=BackboneTokenizer(tokenizer_path))
 
 
@@ -55,6 +55,20 @@ def test_examples_have_windows_and_targets(
     assert example.texts == ("help 1", "the parcel 1 is late")
     assert example.windows[0].n_tokens > 8
     assert (data.rejected, data.unlabelled) == ([], 0)
+
+
+def test_the_texts_are_profiled_with_their_tokens_and_rejects(
+    home: Home, tiny_task: TaskConfig, tiny_tokenizer_path: Path
+) -> None:
+    rows = [row(n) for n in range(9)]
+    rows += [row(9, body="  the   parcel ☃"), row(10, subject="", body="")]
+    write(home, [*rows, row(11, queue="", topics=None)])
+    data = load(home, tiny_task, tiny_tokenizer_path)
+    profile = data.profile.document()
+    assert (profile.texts, profile.tokenized, profile.rejected) == (10, 10, {"missing_text": 1})
+    assert profile.cleaned["whitespace"] == 1
+    assert sum(found.unknown for found in profile.languages.values()) == 1
+    assert profile.windows.count == len(data.examples) == 10
 
 
 def test_a_row_without_any_label_is_counted_not_used(
@@ -94,6 +108,49 @@ def test_a_text_of_the_test_files_never_trains(
     train_hashes = {item.text_hash for item in data.examples if item.split != "test"}
     assert not train_hashes & {item.text_hash for item in data.examples if item.split == "test"}
     assert len(train_hashes) == 36
+    assert data.leakage.counts["train-test"] + data.leakage.counts["valid-test"] == 4
+
+
+LONG = "the parcel arrived two weeks late and the box was open so please send me a new one"
+
+
+def test_a_near_copy_of_a_held_out_text_never_trains(
+    home: Home, tiny_task: TaskConfig, tiny_tokenizer_path: Path
+) -> None:
+    task = with_data(tiny_task, test="test/tiny/*.jsonl")
+    copy = row(90, subject="help", body=LONG + "!! now")
+    write(home, [*(row(n) for n in range(40)), copy])
+    write(home, [row(91, subject="help", body=LONG)], name="test/tiny/a.jsonl")
+    data = load(home, task, tiny_tokenizer_path)
+    assert "t90" not in {item.record_id for item in data.examples}
+    assert sum(data.leakage.counts.values()) == 1
+    train = task.train.model_copy(update={"near_duplicate_similarity": None})
+    without = load(home, task.model_copy(update={"train": train}), tiny_tokenizer_path)
+    assert "t90" in {item.record_id for item in without.examples}
+    # What is left out moves no other record to another split.
+    splits = {item.record_id: item.split for item in without.examples}
+    assert {item.record_id: item.split for item in data.examples}.items() <= splits.items()
+
+
+def test_equal_texts_with_other_labels_stay_and_are_counted(
+    home: Home, tiny_task: TaskConfig, tiny_tokenizer_path: Path
+) -> None:
+    twins = [row(n, subject="help", body=LONG, topics="") for n in (90, 91)]
+    write(home, [*(row(n) for n in range(20)), *twins])
+    data = load(home, tiny_task, tiny_tokenizer_path)
+    assert len(data.examples) == 22
+    assert data.conflicts.counts == {"queue": 1, "topics": 0}
+    assert data.conflicts.examples["queue"] == ("t90", "t91")
+
+
+def test_where_all_is_held_out_nothing_is_left_to_train_on(
+    home: Home, tiny_task: TaskConfig, tiny_tokenizer_path: Path
+) -> None:
+    write(home, [row(n) for n in range(5)])
+    write(home, [row(n) for n in range(5)], name="test/tiny/a.jsonl")
+    task = with_data(tiny_task, test="test/tiny/*.jsonl")
+    with pytest.raises(DataContractError, match=r"no record is left .* \d of train that are in te"):
+        load(home, task, tiny_tokenizer_path)
 
 
 def test_unknown_labels_are_told_together(
@@ -124,12 +181,12 @@ def test_data_without_labels_is_named(
 
 def test_a_task_without_labelled_data_says_what_to_set(home: Home, tiny_task: TaskConfig) -> None:
     with pytest.raises(ConfigError, match=r"set data\.labelled to files with the columns"):
-        survey_labelled(with_data(tiny_task, labelled=None), home)
+        survey_labelled(with_data(tiny_task, labelled=None), home, spool=home.root)
 
 
 def test_the_data_digest_is_that_of_the_bytes(home: Home, tiny_task: TaskConfig) -> None:
     write(home, [row(0), row(1)])
-    first = data_digest(*survey_labelled(tiny_task, home))
-    assert data_digest(*survey_labelled(tiny_task, home)) == first
+    first = data_digest(*survey_labelled(tiny_task, home, spool=home.root))
+    assert data_digest(*survey_labelled(tiny_task, home, spool=home.root)) == first
     write(home, [row(0), row(2)])
-    assert data_digest(*survey_labelled(tiny_task, home)) != first
+    assert data_digest(*survey_labelled(tiny_task, home, spool=home.root)) != first

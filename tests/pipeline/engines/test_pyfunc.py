@@ -65,7 +65,10 @@ def test_the_numbers_are_those_of_the_nightly_job(
         assert row["topics_scores"] == topics.scores.astype(np.float32).tolist()
         assert row["queue_confidence"] == np.float32(queue.confidence)
         assert row["decision"] == scored.decision
-        assert row["n_windows"] == scored.n_windows
+        assert row["queue_window"] == queue.window
+        assert row["topics_window"] == topics.window
+        assert [(span["start"], span["end"]) for span in row["spans"]] == list(scored.spans)
+        assert row["n_windows"] == len(scored.spans)
         assert row["text_hash"] == scored.prepared.text_hash
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
 from pipeline.bundle import load_spec
-from pipeline.engines.registry import CHALLENGER, PREVIOUS, Registry
+from pipeline.engines.registry import CHALLENGER, PREVIOUS, Registry, _requirements
 from schemas.bundle import BUNDLE_FILE, MODEL_FILE
 from schemas.errors import ArtifactError, ConfigError
 from schemas.home import Home
@@ -274,3 +276,29 @@ def run_at_once(code: str, home: Home, arguments: list[str]) -> list[str]:
     printed = [process.communicate(timeout=200)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * len(arguments)
     return printed
+
+
+IMPORTED = """
+import ast, inspect, json, sys
+import pipeline.engines.pyfunc
+
+own = [module for name, module in sys.modules.items() if name.startswith(("pipeline.", "schemas."))]
+nodes = [node for module in own for node in ast.walk(ast.parse(inspect.getsource(module)))]
+names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+print(json.dumps(sorted({name.partition(".")[0] for name in names})))
+"""
+
+
+def test_a_model_asks_for_every_package_that_its_code_imports() -> None:
+    """A notebook elsewhere installs what the model names, and must be able to load it."""
+    told = subprocess.run(
+        [sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
+    ours = {"pipeline", "schemas", *sys.stdlib_module_names}
+    imported = set(json.loads(told.splitlines()[-1])) - ours
+    by_module = packages_distributions()
+    asked = {line.partition("==")[0].lower() for line in _requirements()}
+    missing = {name for name in imported if not asked & {d.lower() for d in by_module[name]}}
+    assert missing == set()
+    assert {"phonenumbers", "stdnum", "tokenizers"} <= imported

@@ -14,6 +14,7 @@ from pipeline.clean import Cleaner
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.heads import head_slices
 from pipeline.model.bundling import Bundled, Source, make_bundle
+from pipeline.model.card import model_card
 from pipeline.model.checkpoint import new_classifier, save_checkpoint
 from pipeline.model.fit import fit
 from pipeline.model.labelled import label_matrix
@@ -21,6 +22,7 @@ from pipeline.model.metrics import head_metrics
 from pipeline.model.outputs import run_encoder
 from pipeline.model.plots import plot_run
 from pipeline.model.recipe import Recipe
+from schemas.bundle import LanguageMetrics
 from schemas.errors import ArtifactError, DataContractError
 from schemas.fingerprint import digest_of_file
 from schemas.home import Home
@@ -39,7 +41,10 @@ FILES = ["bundle.json", "card.md", "model.onnx", "tokenizer.json"]
 
 def source(task: TaskConfig) -> Source:
     cleaner = Cleaner(task.clean, special_tokens=("[CLS]", "[SEP]"))
-    return Source("run-1", "d" * 64, cleaner.version, ("[CLS]", "[SEP]"), pad_id=0)
+    return Source(
+        "run-1", "d" * 64, cleaner.version, ("[CLS]", "[SEP]"), pad_id=0,
+        near_duplicates={"train-test": 3}, conflicting_labels={"queue": 2},
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +119,9 @@ def test_metrics_are_those_of_the_shipped_file_on_test_records(
     outputs = run_encoder(OnnxEncoder(folder / "model.onnx"), test)
     for head in head_slices(task.heads, bundled.spec.temperatures):
         target = label_matrix(test, head.name, head.config)
-        wanted = head_metrics(outputs.scores(head), target, head, seed=task.train.seed)
+        wanted = head_metrics(
+            outputs.scores(head), target, head, seed=task.train.seed, langs=["en"] * len(test)
+        )
         assert bundled.spec.metrics[head.name] == wanted
         assert wanted.rows == len(test)
         assert bundled.spec.fp32_metrics[head.name].rows == len(test)
@@ -125,6 +132,35 @@ def test_facts_tell_what_a_variant_weighs(bundled: Bundled) -> None:
     assert set(bundled.facts) == {"fp32", "int8_static"}
     assert bundled.facts["int8_static"].megabytes < bundled.facts["fp32"].megabytes
     assert all(facts.windows_per_s > 0 for facts in bundled.facts.values())
+
+
+def test_quality_is_told_by_language(bundled: Bundled, folder: Path) -> None:
+    by_lang = bundled.spec.metrics["queue"].by_lang
+    assert {lang: found.rows for lang, found in by_lang.items()} == {"en": 39}
+    assert by_lang["en"].accuracy == bundled.spec.metrics["queue"].accuracy
+    assert "by language" not in (folder / "card.md").read_text(encoding="utf-8")
+
+
+def test_the_card_of_several_languages_has_a_row_for_each(bundled: Bundled) -> None:
+    queue = bundled.spec.metrics["queue"]
+    by_lang = {"en": queue.by_lang["en"], "de": LanguageMetrics(rows=7)}
+    metrics = bundled.spec.metrics | {"queue": queue.model_copy(update={"by_lang": by_lang})}
+    card = model_card(bundled.spec.model_copy(update={"metrics": metrics}))
+    (low, high), (f1_low, f1_high) = queue.accuracy_interval, queue.macro_f1_interval
+    assert (
+        f"| queue | en | 39 | {queue.accuracy:.4f} | {low:.3f} to {high:.3f} "
+        f"| {queue.macro_f1:.4f} | {f1_low:.3f} to {f1_high:.3f} |\n"
+        "| queue | de | 7 | - | - | - | - |\n"
+    ) in card
+
+
+def test_the_card_tells_of_leaks_and_conflicting_labels(bundled: Bundled, folder: Path) -> None:
+    assert bundled.spec.near_duplicates == {"train-test": 3}
+    card = (folder / "card.md").read_text(encoding="utf-8")
+    assert "- 3 records of train left out for standing nearly in test\n" in card
+    assert "- 2 texts have more than one label of **queue**; " in card
+    bare = bundled.spec.model_copy(update={"near_duplicates": {}, "conflicting_labels": {}})
+    assert "## Labelled data" not in model_card(bare)
 
 
 def test_the_card_has_the_numbers(bundled: Bundled, folder: Path) -> None:

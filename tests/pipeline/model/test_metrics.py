@@ -18,6 +18,7 @@ from pipeline.model.metrics import (
     head_metrics,
     macro_f1,
 )
+from schemas.bundle import LanguageMetrics
 from schemas.task import HeadConfig
 
 SINGLE = HeadSlice("queue", HeadConfig(column="queue", labels=("a", "b", "c")), 0)
@@ -133,11 +134,42 @@ def test_head_metrics_of_a_multi_head() -> None:
     assert metrics.majority_accuracy == pytest.approx((2 / 3 + 1) / 2)
 
 
+def test_metrics_by_language_are_those_of_its_records_alone() -> None:
+    chooser = np.random.default_rng(3)
+    truth = chooser.integers(0, 3, 200)
+    scores = np.eye(3)[np.where(chooser.random(200) < 0.7, truth, (truth + 1) % 3)] * 0.8 + 0.1
+    langs = ["de"] * 60 + ["en"] * 105 + ["th"] * 29 + ["ja"] * 6
+    truth[:2] = -100
+    metrics = head_metrics(scores, truth, SINGLE, seed=1, langs=langs)
+    assert list(metrics.by_lang) == ["en", "de", "th", "ja"]
+    assert [found.rows for found in metrics.by_lang.values()] == [105, 58, 29, 6]
+    for lang, rows in (("de", slice(0, 60)), ("en", slice(60, 165))):
+        alone = head_metrics(scores[rows], truth[rows], SINGLE, seed=1)
+        found = metrics.by_lang[lang]
+        assert (found.accuracy, found.macro_f1) == (alone.accuracy, alone.macro_f1)
+        assert found.accuracy_interval == alone.accuracy_interval
+        assert found.macro_f1_interval == alone.macro_f1_interval
+    assert metrics.by_lang["th"] == LanguageMetrics(rows=29)
+    assert head_metrics(scores, truth, SINGLE, seed=1) == metrics.model_copy(update={"by_lang": {}})
+
+
+def test_metrics_by_language_of_a_multi_head() -> None:
+    scores = np.array([[0.9, 0.2], [0.8, 0.6]] * 30)
+    truth = np.array([[1, 0], [1, 0]] * 30, dtype=np.float32)
+    metrics = head_metrics(scores, truth, MULTI, seed=1, langs=["de", "en"] * 30)
+    assert {lang: found.accuracy for lang, found in metrics.by_lang.items()} == {
+        "de": 1.0,
+        "en": 0.5,
+    }
+
+
 def test_head_metrics_of_nothing() -> None:
     for metrics in (
         head_metrics(np.zeros((0, 3)), np.zeros(0, dtype=np.int64), SINGLE, seed=1),
         head_metrics(np.zeros((2, 2)), np.full((2, 2), np.nan), MULTI, seed=1),
+        head_metrics(np.zeros((2, 3)), np.full(2, -100), SINGLE, seed=1, langs=["de", "en"]),
     ):
+        assert metrics.by_lang == {}
         assert (metrics.rows, metrics.accuracy, metrics.macro_f1) == (0, 0.0, 0.0)
 
 
