@@ -39,7 +39,7 @@ from pipeline.bundle import text_flow
 from pipeline.engines.language_id import detect_language
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.engines.tokenizer import BackboneTokenizer
-from pipeline.flow import Prepared, ScoringFlow
+from pipeline.flow import Prepared, ScoringFlow, TextFlow
 from pipeline.heads import head_slices
 from pipeline.model.backbone import save_tokenizer
 from pipeline.read import read_shard
@@ -147,29 +147,45 @@ class Corpus:
         return seconds
 
     def share_of_scoring(self, model: Path, rows: int) -> tuple[float, float]:
-        """Share of the text steps in the time of scoring, and tokens/s of the whole."""
-        spent = {"infer": 0.0}
-        encoder = _Clocked(OnnxEncoder(model, threads=1), spent)
-        scoring = ScoringFlow(self.flow, encoder, head_slices(self.task.heads))
-        some = [row for _, row in zip(range(rows), self.rows(), strict=False)]
+        """Share of survey to windows in the time of scoring, and tokens/s of the whole."""
+        text = _Clocked(self.flow)
+        encoder = OnnxEncoder(model, threads=1)
+        scoring = ScoringFlow(text, encoder, head_slices(self.task.heads))
+        part = self.folder / f"{self.path.parent.name}.parquet"
+        pq.write_table(pq.read_table(self.path).slice(0, rows), part)
+        some = Corpus(part, self.folder)
         started = time.perf_counter()
-        outcome = scoring.score(iter(some))
+        shards = some.shards()
+        text.seconds = time.perf_counter() - started
+        outcomes = [scoring.score(read_shard(shard)) for shard in shards]
         seconds = time.perf_counter() - started
-        read = self.by_step()
-        seconds += (read["survey"] + read["read"]) * rows / len(list(self.rows()))
-        return 1 - spent["infer"] / seconds, outcome.counters.tokens_inferred / seconds
+        tokens = sum(outcome.counters.tokens_inferred for outcome in outcomes)
+        return text.seconds / seconds, tokens / seconds
 
 
 class _Clocked:
-    def __init__(self, encoder: OnnxEncoder, spent: dict[str, float]) -> None:
-        self._encoder = encoder
-        self._spent = spent
+    """A text flow that knows the seconds spent in it, and in the rows it draws."""
 
-    def logits(self, windows):
+    def __init__(self, flow: TextFlow) -> None:
+        self._flow = flow
+        self.seconds = 0.0
+        self.counts = flow.counts
+
+    def prepare(self, rows, *, date=None):
+        items = self._flow.prepare(rows, date=date)
+        while True:
+            started = time.perf_counter()
+            item = next(items, None)
+            self.seconds += time.perf_counter() - started
+            if item is None:
+                return
+            yield item
+
+    def windows(self, prepared):
         started = time.perf_counter()
-        answer = self._encoder.logits(windows)
-        self._spent["infer"] += time.perf_counter() - started
-        return answer
+        windows = self._flow.windows(prepared)
+        self.seconds += time.perf_counter() - started
+        return windows
 
 
 @contextlib.contextmanager

@@ -62,7 +62,6 @@ def test_empty_partition(tiny_home, nightmill, job):
     assert result.exit_code == 3
     assert f"{DAY}" in last_error(result)
     assert "set contract.min_rows=0" in last_error(result)
-    assert "contract.min_rows=0" in last_error(result)
 
 
 def test_no_input_at_all(tiny_home, nightmill):
