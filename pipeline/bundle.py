@@ -10,6 +10,7 @@ from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.flow import ScoringFlow, TextFlow
 from pipeline.heads import head_slices
+from pipeline.inference import ModelInference
 from pipeline.special_tokens import GENERIC_TOKENS
 from pipeline.validate import Validator
 from schemas.bundle import BUNDLE_FILE, MODEL_FILE, TOKENIZER_FILE, BundleSpec
@@ -81,4 +82,5 @@ def scoring_flow(folder: Path, task: TaskConfig, *, threads: int = 1) -> Scoring
     spec, text = fitting_text_flow(folder, task)
     encoder = OnnxEncoder(folder / MODEL_FILE, threads=threads)
     # Columns follow the bundle's order of heads; check_fits made sure that it is the task's too.
-    return ScoringFlow(text, encoder, head_slices(task.heads, spec.temperatures))
+    heads = head_slices(task.heads, spec.temperatures)
+    return ScoringFlow(text, ModelInference(text, encoder, heads))

@@ -10,22 +10,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from pipeline.graphemes import cut_at_grapheme
-from pipeline.heads import Answer, Decision, HeadSlice, answer, decide
 from pipeline.rows import RawRow, Record, Rejected
-from pipeline.window import Tokens, Window, Windows, WindowTemplate, make_windows
+from pipeline.window import Tokens, Windows, WindowTemplate, make_windows
 from schemas.errors import ConfigError, ShardError
 from schemas.manifest import Counters
 from schemas.reasons import Reason, Stage
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pipeline.clean import Cleaner
+    from pipeline.heads import Answer, Decision
+    from pipeline.inference import Inference, Inferred
     from pipeline.validate import Validator
     from schemas.task import WindowConfig
 
@@ -38,13 +36,6 @@ class Tokenizer(Protocol):
 
     def tokenize(self, texts: list[str]) -> list[Tokens]:
         """Ids and offsets of each text, without control tokens."""
-
-
-class Encoder(Protocol):
-    """Windows into logits."""
-
-    def logits(self, windows: Sequence[Window]) -> npt.NDArray[np.float32]:
-        """Logits `(W, L)`; a window's row must not depend on the other windows."""
 
 
 @dataclass(frozen=True)
@@ -174,35 +165,35 @@ class TextFlow:
 class ScoringFlow:
     """Everything one worker does to a shard, built once and used for many."""
 
-    def __init__(self, text: TextFlow, encoder: Encoder, heads: tuple[HeadSlice, ...]) -> None:
+    def __init__(self, text: TextFlow, inference: Inference) -> None:
         self._text = text
-        self._encoder = encoder
-        self._heads = heads
+        self._inference = inference
 
     def score(self, rows: Iterable[RawRow | Rejected], *, date: dt.date | None = None) -> Outcome:
-        """Scores rows in order; each distinct text is inferred once.
+        """Scores rows; what comes out is in their order. Each distinct text is inferred once.
 
         Raises:
             ShardError: the conservation law does not hold, which is a bug of ours.
         """
-        outcome = Outcome()
-        seen: dict[str, _Inferred] = {}
-        tally: Counter[str] = Counter()
         before = self._text.counts()
-        for item in self._text.prepare(rows, date=date):
-            tally["rows_read"] += 1
-            if isinstance(item, Rejected):
+        items = list(self._text.prepare(rows, date=date))
+        distinct = {item.text_hash: item for item in items if isinstance(item, Prepared)}
+        inferred = dict(zip(distinct, self._inference.infer(list(distinct.values())), strict=True))
+        outcome = Outcome()
+        for item in items:
+            if isinstance(item, Prepared):
+                _keep(outcome, item, inferred[item.text_hash])
+            else:
                 outcome.rejected.append(item)
-                continue
-            if item.text_hash not in seen:
-                seen[item.text_hash] = self._infer(item, tally)
-            self._keep(outcome, item, seen[item.text_hash])
         outcome.counters = Counters(
-            **tally,
+            rows_read=len(items),
             rows_scored=len(outcome.scored),
             rows_quarantined=len(outcome.rejected),
             rows_to_review=sum(scored.decision == "review" for scored in outcome.scored),
-            texts_inferred=len(seen),
+            windows_made=sum(each.windows_made for each in inferred.values()),
+            windows_aggregated=sum(each.windows_aggregated for each in inferred.values()),
+            texts_inferred=sum(each.windows_made > 0 for each in inferred.values()),
+            tokens_inferred=sum(each.tokens for each in inferred.values()),
             quarantined_by_reason=_sorted(Counter(row.reason.value for row in outcome.rejected)),
             **{
                 name: _sorted(counts - before[name]) for name, counts in self._text.counts().items()
@@ -211,54 +202,25 @@ class ScoringFlow:
         check_conservation(outcome.counters, what="shard")
         return outcome
 
-    def _infer(self, item: Prepared, tally: Counter[str]) -> _Inferred:
-        windows = self._text.windows(item)
-        n_tokens = np.array([window.n_tokens for window in windows.windows])
-        tally["windows_made"] += len(windows.windows)
-        tally["tokens_inferred"] += int(n_tokens.sum())
-        logits = self._encoder.logits(windows.windows).astype(np.float64)
-        if len(logits) != len(windows.windows):
-            raise ShardError(
-                f"record {item.record.record_id}: {len(windows.windows)} windows made, but the "
-                f"model answered {len(logits)}"
-            )
-        tally["windows_aggregated"] += len(logits)
-        if not np.isfinite(logits).all():
-            return _Inferred({}, "review", (), windows.truncated)
-        spans = tuple((window.start_char, window.end_char) for window in windows.windows)
-        answers = {head.name: answer(logits, n_tokens, head) for head in self._heads}
-        return _Inferred(answers, decide(answers, self._heads), spans, windows.truncated)
 
-    def _keep(self, outcome: Outcome, item: Prepared, inferred: _Inferred) -> None:
-        if inferred.answers:
-            truncated = item.truncated or inferred.truncated
-            decision: Decision = "review" if item.to_review else inferred.decision
-            outcome.scored.append(
-                Scored(item, inferred.answers, decision, inferred.spans, truncated)
-            )
-            return
-        record = item.record
-        outcome.rejected.append(
-            Rejected(
-                record.record_id,
-                record.source_file,
-                record.source_row,
-                Stage.INFER,
-                Reason.NON_FINITE_SCORE,
-                "the model gave NaN or infinity",
-                record.raw,
-            )
+def _keep(outcome: Outcome, item: Prepared, inferred: Inferred) -> None:
+    if inferred.answers:
+        truncated = item.truncated or inferred.truncated
+        decision: Decision = "review" if item.to_review else inferred.decision
+        outcome.scored.append(Scored(item, inferred.answers, decision, inferred.spans, truncated))
+        return
+    record = item.record
+    outcome.rejected.append(
+        Rejected(
+            record.record_id,
+            record.source_file,
+            record.source_row,
+            Stage.INFER,
+            Reason.NON_FINITE_SCORE,
+            "the model gave NaN or infinity",
+            record.raw,
         )
-
-
-@dataclass(frozen=True)
-class _Inferred:
-    """The answers for one distinct text; none where the model's numbers were not finite."""
-
-    answers: Mapping[str, Answer]
-    decision: Decision
-    spans: tuple[tuple[int, int], ...]
-    truncated: bool
+    )
 
 
 def check_conservation(counters: Counters, *, what: str) -> None:

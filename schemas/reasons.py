@@ -42,6 +42,7 @@ class Reason(StrEnum):
     LANGUAGE_NOT_ALLOWED = "language_not_allowed"
     EMPTY_AFTER_CLEANING = "empty_after_cleaning"
     NON_FINITE_SCORE = "non_finite_score"
+    ENDS_ITS_WORKER = "ends_its_worker"  # the process that scores it dies, each time
 
 
 def parse_reasons(names: Iterable[str]) -> tuple[Reason, ...]:

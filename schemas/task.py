@@ -294,14 +294,56 @@ class CompressConfig(Section):
     min_label_agreement: Fraction = 0.97
 
 
+class CacheConfig(Section):
+    """Answers kept from night to night, by text and model; safe to delete at any time."""
+
+    enabled: bool = False
+    max_bytes: Annotated[int, Field(ge=1 << 20)] = 1 << 30
+
+
+class CascadeConfig(Section):
+    """A small model that answers what it is sure of; the rest goes to the task's model.
+
+    `model` is the small one's address. Its threshold is chosen on the validation texts so that the
+    macro-F1 of both together is at most `max_metric_loss` under that of the large one alone.
+    """
+
+    model: str
+    max_metric_loss: Annotated[float, Field(ge=0)] = 0.005
+
+
+class SinkConfig(Section):
+    """One more place where a published night goes: `location` is a folder or `s3://` address."""
+
+    format: Literal["parquet", "delta"] = "parquet"
+    location: str
+
+
 class ScoreConfig(Section):
-    """How a partition is scored and how many superseded runs stay on disk."""
+    """How a partition is scored, where it goes, and how many superseded runs stay on disk.
+
+    Workers are as many as the CPUs of this process's cgroup, less `io_cpus`, unless set. `batching`
+    `auto` is measured on the host that scores. A shard that ended its worker `max_attempts` times
+    is halved until the row that does it stands alone. `max_batch_tokens` bounds a GPU's batch.
+    """
 
     model: str | None = None
     rows_per_shard: Annotated[int, Field(ge=1)] = 1000
     workers: Annotated[int, Field(ge=1)] | None = None
+    io_cpus: Annotated[int, Field(ge=0)] = 0
+    ray_address: str | None = None
+    device: Literal["cpu", "gpu"] = "cpu"
+    batching: Literal["auto", "one", "equal_length"] = "auto"
+    max_batch_tokens: Annotated[int, Field(ge=64)] = 16_384
+    max_attempts: Annotated[int, Field(ge=1)] = 2
+    max_worker_mib: Annotated[int, Field(ge=256)] | None = None
     no_progress_timeout_s: Annotated[int, Field(ge=1)] = 600
     keep_runs: Annotated[int, Field(ge=0)] = 1
+    cache: CacheConfig = CacheConfig()
+    cascade: CascadeConfig | None = None
+    sinks: tuple[SinkConfig, ...] = ()
+    price_per_hour: Annotated[float, Field(ge=0)] | None = None
+    metrics_file: str | None = None
 
 
 class TaskConfig(Section):

@@ -13,7 +13,7 @@ from pipeline.heads import HeadSlice, aggregate, probabilities
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pipeline.flow import Encoder
+    from pipeline.inference import Encoder
     from pipeline.model.labelled import Example
 
 

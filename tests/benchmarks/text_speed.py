@@ -41,6 +41,7 @@ from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.flow import Prepared, ScoringFlow, TextFlow
 from pipeline.heads import head_slices
+from pipeline.inference import ModelInference
 from pipeline.model.backbone import save_tokenizer
 from pipeline.read import read_shard
 from pipeline.rows import RawRow, Record
@@ -150,7 +151,7 @@ class Corpus:
         """Share of survey to windows in the time of scoring, and tokens/s of the whole."""
         text = _Clocked(self.flow)
         encoder = OnnxEncoder(model, threads=1)
-        scoring = ScoringFlow(text, encoder, head_slices(self.task.heads))
+        scoring = ScoringFlow(text, ModelInference(text, encoder, head_slices(self.task.heads)))
         part = self.folder / f"{self.path.parent.name}.parquet"
         pq.write_table(pq.read_table(self.path).slice(0, rows), part)
         some = Corpus(part, self.folder)
