@@ -51,4 +51,5 @@ def test_every_block_of_the_tutorial_runs(tmp_path):
     assert "exit code 2" in told
     assert "already published, no inference" in told
     assert "rows read = scored + quarantined" in told
+    assert "card [CARD], mail [EMAIL] sep" in told
     assert (tmp_path / "nightmill-home/mlflow.db").exists()
