@@ -35,6 +35,12 @@ def test_median_and_p95_are_marked_within_the_drawing():
     assert all(0 < float(x) < 520 for x in marks)
 
 
+def test_the_names_of_equal_marks_stand_on_two_lines():
+    figure = drawn(*[1] * 99, 10)
+    places = re.findall(r'<text class="mark" x="[0-9.]+" y="([0-9.]+)"', figure)
+    assert abs(float(places[0]) - float(places[1])) > 11  # the height of a line
+
+
 def test_one_length_alone_is_one_bar():
     assert [title for *_, title in bars(drawn(7, 7))] == ["6 to 7: 2"]
     assert [title for *_, title in bars(drawn(0))] == ["0: 1"]
