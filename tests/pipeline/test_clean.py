@@ -206,8 +206,8 @@ def test_every_step_is_linear_in_a_hostile_text(unit):
         ALL.explain(text)
         return time.process_time() - start
 
-    # Twice the square would be sixteen times the cost; a floor takes noise out.
-    assert seconds(16_000) < max(8 * seconds(4_000), 0.5)
+    # The square would be sixteen times the cost. The best of some tries: others use the cores too.
+    assert any(seconds(16_000) < max(8 * seconds(4_000), 0.5) for _ in range(5))
 
 
 @pytest.mark.parametrize(
@@ -219,6 +219,6 @@ def test_every_step_is_linear_in_a_hostile_text(unit):
     ],
 )  # fmt: skip
 def test_a_hostile_text_costs_little(text):
-    start = time.perf_counter()
+    start = time.process_time()
     CLEANER.clean(text)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
