@@ -9,13 +9,14 @@ INSTALLED := $(VENV)/.installed
 # `cpu` or `gpu`: which ONNX Runtime wheel
 RUNTIME ?= cpu
 FUZZ_SECONDS ?= 600
+SOAK_RUNS ?= 100
 
 export RAY_USAGE_STATS_ENABLED := 0
 export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_OFFLINE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up check test fuzz format lock bench bench-text clean
+.PHONY: help setup demo up check test fuzz soak format lock bench bench-text clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -47,6 +48,9 @@ test: setup ## All tests
 
 fuzz: setup ## Damaged files through the readers, FUZZ_SECONDS long (600)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest -q -s tests/fuzz
+
+soak: setup ## kill -9 at SOAK_RUNS random moments (100); each time a rerun and a comparison
+	SOAK_RUNS=$(SOAK_RUNS) $(BIN)/pytest -q tests/faults/test_kills.py
 
 bench: setup ## The benchmark of this machine, written to docs/BENCHMARKS.md
 	$(BIN)/python tests/benchmarks/banking77.py

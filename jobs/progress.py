@@ -5,54 +5,105 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from schemas.manifest import Counters, ShardManifest
+from schemas.manifest import Counters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LINE_EVERY_S = 5.0
 log = logging.getLogger(__name__)
 
 
-class Progress:
-    """Counts finished shards and says so."""
+def nobody() -> None:
+    """Who listens to progress where nobody does."""
 
-    def __init__(self, *, rows: int) -> None:
-        self._rows = rows
-        self._total = Counters()
-        self._start = self._last_line = time.monotonic()
+
+class Progress:
+    """Counts finished shards and says so; `tell` is called whenever a line is due."""
+
+    def __init__(
+        self,
+        *,
+        rows: int,
+        shards: int,
+        tell: Callable[[], None] = nobody,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rows, self._shards = rows, shards
+        self._tell, self._clock = tell, clock
+        self._done = Counters()
+        self._shards_done = self._shards_failed = 0
+        self._start = self._last_line = clock()
         self._bar: RichProgress | None = None
         if sys.stderr.isatty():
-            self._bar = RichProgress(
-                TextColumn("scoring"), BarColumn(), MofNCompleteColumn(), TextColumn("rows"),
-                TimeRemainingColumn(), console=Console(stderr=True), transient=True,
-            )  # fmt: skip
-            self._task = self._bar.add_task("scoring", total=rows)
+            self._bar = _bar()
+            self._task = self._bar.add_task("scoring", total=rows, figures="")
             self._bar.start()
 
-    def add(self, shard_manifest: str) -> None:
-        """Adds a finished shard, given as its manifest's JSON."""
-        self._total += ShardManifest.model_validate_json(shard_manifest).counters
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self._total.rows_read)
-        elif time.monotonic() - self._last_line >= _LINE_EVERY_S:
-            self._last_line = time.monotonic()
-            self._say()
+    def add(self, counters: Counters) -> None:
+        """Adds a shard: what became of its rows, nothing at all where it failed."""
+        self._done += counters
+        if counters.rows_read:
+            self._shards_done += 1
+        else:
+            self._shards_failed += 1
+        self._say_if_due()
 
     def close(self) -> None:
         """Ends the bar and logs the whole."""
         if self._bar is not None:
             self._bar.stop()
-        self._say()
+        self._tell()
+        log.info("%s", self.line())
 
-    def _say(self) -> None:
-        seconds = max(time.monotonic() - self._start, 1e-9)
-        done = self._total.rows_read
-        left = (self._rows - done) * seconds / done if done else float("nan")
-        log.info(
-            "%d of %d rows, %.0f rows/s, %.0f tokens/s, %d quarantined, %.0f s left",
-            done, self._rows, done / seconds, self._total.tokens_inferred / seconds,
-            self._total.rows_quarantined, left,
-        )  # fmt: skip
+    def line(self) -> str:
+        """The figures in one line."""
+        done = self._done
+        seconds = max(self._clock() - self._start, 1e-9)
+        parts = [
+            f"{done.rows_read} of {self._rows} rows",
+            f"{self._shards_done} of {self._shards} shards",
+            f"{done.rows_read / seconds:.0f} rows/s",
+            f"{done.tokens_inferred / seconds:.0f} tokens/s",
+            f"{done.rows_quarantined} quarantined",
+        ]
+        if self._shards_failed:
+            parts.append(f"{self._shards_failed} shards failed")
+        if 0 < done.rows_read < self._rows:
+            left = (self._rows - done.rows_read) * seconds / done.rows_read
+            parts.append(f"{_duration(left)} left")
+        return ", ".join(parts)
+
+    def _say_if_due(self) -> None:
+        if self._bar is not None:
+            done = self._done
+            figures = f"{done.rows_quarantined} quarantined"
+            self._bar.update(self._task, completed=done.rows_read, figures=figures)
+        if self._clock() - self._last_line < _LINE_EVERY_S:
+            return
+        self._last_line = self._clock()
+        self._tell()
+        if self._bar is None:
+            log.info("%s", self.line())
+
+
+def _bar() -> RichProgress:
+    return RichProgress(
+        TextColumn("scoring"), BarColumn(), MofNCompleteColumn(), TextColumn("rows"),
+        TextColumn("{task.fields[figures]}"), TimeRemainingColumn(),
+        console=Console(stderr=True), transient=True,
+    )  # fmt: skip
+
+
+def _duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `3 h 20 min`."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

@@ -12,12 +12,15 @@ import click
 from jobs.failures import Failures
 from jobs.inference import Scorer, ShardWork, infer, tell_guesses
 from jobs.options import Context, dates_options, job, overrides_argument
+from jobs.saving import find_cascade
 from pipeline.bundle import fitting_text_flow
+from pipeline.cascade import Saving
 from pipeline.engines.registry import Registry
 from pipeline.merge import Replayed, merge
 from pipeline.plan import plan_partition
 from pipeline.publish import Partition, reconcile
 from pipeline.replay import ReplayPlan, plan_replay
+from pipeline.sinks import mirror
 from pipeline.staging import Staging
 from pipeline.stops import check_stops
 from schemas.errors import ArtifactError, NightmillError
@@ -84,7 +87,7 @@ def replay_dates(
     """
     failures = Failures()
     done: dict[str, dict[str, Any]] = {}
-    scorers = _Scorers(config, Registry(context.home))
+    scorers = _Scorers(config, context.home)
     with ExitStack() as stack:
         runs: list[_Run] = []
         for day in dates:
@@ -99,9 +102,10 @@ def replay_dates(
             works = [run.work for run in runs if run.replay.plan.model == scorer.model]
             with failures.kept():
                 infer(works, config, scorer)
-        for run in runs:
+        for run in (run for run in runs if not run.work.given_up):
             with failures.kept():
                 done[run.partition.date.isoformat()] = run.publish()
+                mirror(config, run.partition, run.partition.published(), home=context.home)
     failures.raise_outcome()
     return {"partitions": done}
 
@@ -109,19 +113,26 @@ def replay_dates(
 class _Scorers:
     """The models that scored the dates, each fetched and checked once."""
 
-    def __init__(self, task: TaskConfig, registry: Registry) -> None:
-        self._task, self._registry = task, registry
+    def __init__(self, task: TaskConfig, home: Home) -> None:
+        self._task, self._home, self._registry = task, home, Registry(home)
         self.loaded: list[Scorer] = []
 
-    def of(self, model: ModelRef) -> Scorer:
-        """The very model that a manifest names.
+    def of(self, manifest: PartitionManifest) -> Scorer:
+        """The very model that a manifest names, and its cascade.
 
         Raises:
             ArtifactError: it is gone, or its bundle does not fit the task as it is now.
         """
-        for scorer in self.loaded:
-            if scorer.model == model:
-                return scorer
+        known = (scorer for scorer in self.loaded if scorer.model == manifest.model)
+        scorer = next(known, None) or self._load(manifest.model)
+        if scorer.cascade != manifest.cascade:
+            raise ArtifactError(
+                f"{manifest.task} {manifest.date} was scored with another cascade than the task "
+                f"has now; restore score.cascade, or run `nightmill score` again"
+            )
+        return scorer
+
+    def _load(self, model: ModelRef) -> Scorer:
         local = model.version == LOCAL_VERSION
         uri = self._task.model_uri if local else f"models:/{model.name}/{model.version}"
         found, bundle = self._registry.fetch(uri)
@@ -132,7 +143,9 @@ class _Scorers:
                 f"({model.digest[:12]}); set score.model to that, or run `nightmill score` again"
             )
         spec, _ = fitting_text_flow(bundle, self._task)
-        self.loaded.append(Scorer(model, bundle, spec.cleaner_version))
+        cascade = find_cascade(self._task, self._registry, model, spec, home=self._home)
+        saving = Saving(cascade=cascade)
+        self.loaded.append(Scorer(model, bundle, spec.cleaner_version, saving, self._home.plans))
         return self.loaded[-1]
 
 
@@ -144,10 +157,10 @@ def _plan(
     home: Home,
 ) -> ReplayPlan:
     base = partition.intact()
-    scorer = scorers.of(base.model)
+    scorer = scorers.of(base)
     plan = plan_partition(
         config, partition.date, home=home, model=base.model,
-        cleaner_version=scorer.cleaner_version, spool=partition.spool,
+        cleaner_version=scorer.cleaner_version, spool=partition.spool, cascade=base.cascade,
     )  # fmt: skip
     tell_guesses(plan.survey.inputs, what=f"{config.name} {partition.date}")
     return plan_replay(plan, base, reasons, partition=partition)

@@ -11,6 +11,13 @@ from rich.table import Table
 
 from jobs.options import Context, dates_options, job, overrides_argument
 from pipeline.outcome_report import Night, compare_with_outcomes, read_night, read_scores
+from pipeline.run_report import (
+    cost_per_1000_rows,
+    padding_share,
+    rows_per_s,
+    tokens_per_s,
+    total_s,
+)
 from schemas.load import load_task
 from schemas.partition import date_range, parse_date
 
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
 
     from schemas.bundle import HeadMetrics
     from schemas.home import Home
+    from schemas.manifest import Effort
     from schemas.task import TaskConfig
 
 _SAMPLES = 3
@@ -49,6 +57,7 @@ def command(
     console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
     console.print(f"\n[bold]{config.name}[/bold]  {config.description}")
     console.print(_days(nights))
+    console.print(_costs(nights))
     for line in [line for night in nights for line in _remarks(night)]:
         console.print(line, markup=False, soft_wrap=True)
     if quality:
@@ -57,6 +66,7 @@ def command(
     console.print(_places(config, context.home, nights[-1]), soft_wrap=True)
     return {
         "rows": {night.manifest.date: _row_counts(night) for night in nights},
+        "cost": {night.manifest.date: _cost_figures(night.effort) for night in nights},
         "quality": {name: metrics.model_dump() for name, metrics in quality.items()},
     }
 
@@ -74,7 +84,7 @@ def _row_counts(night: Night) -> dict[str, int]:
 
 def _days(nights: list[Night]) -> Table:
     table = Table(title="rows read = scored + quarantined", title_justify="left")
-    for name in ("date", "read", "scored", "to people", "quarantined", "rows/s"):
+    for name in ("date", "read", "scored", "to people", "quarantined"):
         table.add_column(name, justify="left" if name == "date" else "right")
     table.add_column("quarantined because", overflow="fold")
     for night in nights:
@@ -82,10 +92,41 @@ def _days(nights: list[Night]) -> Table:
         reasons = ", ".join(f"{n} {name}" for name, n in counters.quarantined_by_reason.items())
         table.add_row(
             night.manifest.date, str(counters.rows_read), str(counters.rows_scored),
-            str(counters.rows_to_review), str(counters.rows_quarantined),
-            f"{night.rows_per_s:.0f}", reasons,
+            str(counters.rows_to_review), str(counters.rows_quarantined), reasons,
         )  # fmt: skip
     return table
+
+
+def _costs(nights: list[Night]) -> Table:
+    table = Table(title="how it was scored", title_justify="left")
+    for name in ("date", "rows", "workers", "rows/s", "tokens/s", "padding", "MiB a worker",
+                 "seconds", "per 1,000 rows"):  # fmt: skip
+        table.add_column(name, justify="left" if name == "date" else "right")
+    table.add_column("of which", overflow="fold")
+    for night in nights:
+        effort = night.effort
+        cost = cost_per_1000_rows(effort)
+        table.add_row(
+            night.manifest.date, str(effort.rows_scored), str(effort.workers),
+            f"{rows_per_s(effort):.0f}", f"{tokens_per_s(effort):.0f}",
+            f"{padding_share(effort):.1%}", str(effort.worker_peak_mib),
+            f"{total_s(effort):.1f}", "" if cost is None else f"{cost:.4f}",
+            ", ".join(f"{step} {seconds:.1f}" for step, seconds in effort.steps.items()),
+        )  # fmt: skip
+    return table
+
+
+def _cost_figures(effort: Effort) -> dict[str, Any]:
+    return {
+        "rows_scored": effort.rows_scored,
+        "shards_kept": effort.shards_kept,
+        "rows_per_s": round(rows_per_s(effort), 1),
+        "tokens_per_s": round(tokens_per_s(effort), 1),
+        "padding_share": round(padding_share(effort), 4),
+        "worker_peak_mib": effort.worker_peak_mib,
+        "seconds": round(total_s(effort), 3),
+        "cost_per_1000_rows": cost_per_1000_rows(effort),
+    }
 
 
 def _remarks(night: Night) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import shutil
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,19 +21,26 @@ from jobs.options import (
     overrides_argument,
     show_config,
 )
+from jobs.ray_ahead import RayAhead, ray_ahead
+from jobs.saving import find_saving
+from jobs.spent import divide
 from pipeline.bundle import fitting_text_flow
 from pipeline.engines.registry import Registry
 from pipeline.plan import Plan, plan_partition
 from pipeline.publish import MANIFEST_FILE, Partition, reconcile
+from pipeline.run_report import NightFigures, describe_effort
+from pipeline.score_cache import trim
+from pipeline.sinks import mirror
+from pipeline.step_clock import StepClock
 from pipeline.stops import check_stops
-from schemas.errors import DataContractError
+from schemas.errors import ConfigError, DataContractError
 from schemas.load import load_task
 from schemas.partition import date_range, parse_date
 
 if TYPE_CHECKING:
-    import datetime as dt
     from collections.abc import Sequence
 
+    from schemas.home import Home
     from schemas.manifest import PartitionManifest
     from schemas.task import TaskConfig
 
@@ -70,11 +79,17 @@ def command(
     dates = date_range(first, parse_date(through, name="--through") if through else first)
     if dry_run:
         return show_config(config, dates=[day.isoformat() for day in dates])
-    return score_dates(config, dates, context=context, replays=not without_replays)
+    with ray_ahead(config, dates, home=context.home) as ray:
+        return score_dates(config, dates, ray=ray, context=context, replays=not without_replays)
 
 
 def score_dates(
-    config: TaskConfig, dates: Sequence[dt.date], *, context: Context, replays: bool = True
+    config: TaskConfig,
+    dates: Sequence[dt.date],
+    *,
+    ray: RayAhead,
+    context: Context,
+    replays: bool = True,
 ) -> dict[str, Any]:
     """Scores and publishes each date; what cannot be scored fails only after the others are done.
 
@@ -83,12 +98,16 @@ def score_dates(
     Raises:
         NightmillError: the first date's failure, after all dates were tried.
     """
-    home = context.home
+    home, clock = context.home, StepClock()
     # Resolved once: a promotion in the middle of the night changes nothing for this run.
-    model, bundle = Registry(home).fetch(config.model_uri)
+    registry = Registry(home)
+    model, bundle = registry.fetch(config.model_uri)
     # Checked here as well as in each worker: what a worker raises while it is built Ray retries.
     spec, _ = fitting_text_flow(bundle, config)
     log.info("model %s version %s (%s)", model.name, model.version, model.digest[:12])
+    saving = find_saving(config, registry, model, spec, home=home, dates=dates)
+    scorer = Scorer(model, bundle, spec.cleaner_version, saving, home.plans)
+    clock.lap("model")
     failures = Failures()
     done: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
@@ -102,15 +121,47 @@ def score_dates(
                 plan = plan_partition(
                     config, day, home=home, model=model,
                     cleaner_version=spec.cleaner_version, spool=partition.spool,
+                    cascade=scorer.cascade,
                 )  # fmt: skip
                 runs.append(_Run(plan, partition, replays=replays))
+        clock.lap("survey")
+        works = [run.work for run in runs]
+        divide(clock.seconds, [work.spent for work in works])
+        tell = partial(_tell_metrics, config, home, runs)
+        tell(must=True)
         with failures.kept():
-            infer([run.work for run in runs], config, Scorer(model, bundle, spec.cleaner_version))
-        for run in runs:
+            infer(works, config, scorer, ray=ray, tell=tell)
+        if saving.cache is not None:
+            trim(saving.cache, max_bytes=config.score.cache.max_bytes)
+        for run in (run for run in runs if not run.work.given_up):
             with failures.kept():
                 done[run.plan.date.isoformat()] = run.publish()
+                run.mirror(home)
+        tell()
     failures.raise_outcome()
     return {"model": model.model_dump(), "partitions": done}
+
+
+def _tell_metrics(
+    config: TaskConfig, home: Home, runs: Sequence[_Run], *, must: bool = False
+) -> None:
+    """Writes the metrics file, where one is asked for; a night goes on though it fails later."""
+    if config.score.metrics_file is None:
+        return
+    # Only who asks for metrics waits for their library.
+    from pipeline.engines.prometheus_file import write_metrics  # noqa: PLC0415
+
+    path = home.resolve(config.score.metrics_file)
+    try:
+        write_metrics(path, [run.figures() for run in runs])
+    except ConfigError as error:
+        if must:
+            raise
+        log.warning("%s", error)
+
+
+def _seconds(moment: str) -> float:
+    return dt.datetime.fromisoformat(moment).timestamp()
 
 
 class _Run:
@@ -121,8 +172,9 @@ class _Run:
         self.reusable = partition.reusable(plan.run, replays=replays)
         self.work = ShardWork(
             plan.run, plan.date, partition.staging(plan.run),
-            () if self.reusable else plan.survey.shards,
+            () if self.reusable else plan.survey.shards, plan.task.score.price_per_hour,
         )  # fmt: skip
+        self._published: PartitionManifest | None = None
         self._keep_runs = plan.task.score.keep_runs
         tell_guesses(plan.survey.inputs, what=self.label)
 
@@ -130,8 +182,29 @@ class _Run:
     def label(self) -> str:
         return f"{self.plan.task.name} {self.plan.date}"
 
+    def figures(self) -> NightFigures:
+        """What has become of the rows until now, and at what cost."""
+        published = self._published
+        last = self.partition.publications()[-1] if published else None
+        return NightFigures(
+            self.plan.task.name,
+            self.plan.date.isoformat(),
+            rows=sum(file.rows for file in self.plan.survey.inputs),
+            counters=published.counters if published else self.work.kept + self.work.spent.counters,
+            effort=last if last and self.work.todo else self.work.effort(),
+            succeeded_at=_seconds(last.published_at) if last else None,
+        )
+
     def publish(self) -> dict[str, Any]:
         """Publishes what is complete; answers the partition's line of the job's result."""
+        self._published = self._publish()
+        return self._summary(self._published)
+
+    def mirror(self, home: Home) -> None:
+        """Copies what is published to the task's sinks, if only what an earlier run left to do."""
+        mirror(self.plan.task, self.partition, self.partition.published(), home=home)
+
+    def _publish(self) -> PartitionManifest:
         if self.reusable is None:
             return self._put(self._reconciled())
         run = self.reusable.run
@@ -142,7 +215,7 @@ class _Run:
         if self.partition.current() == self.reusable:
             self.partition.settle(keep_runs=self._keep_runs)
             log.info("%s: run %s is already published, no inference", self.label, run)
-            return self._summary(self.reusable)
+            return self.reusable
         log.info("%s: run %s is complete on disk, no inference", self.label, run)
         return self._put(self.reusable)
 
@@ -159,7 +232,7 @@ class _Run:
             ) from None
         return self.plan.manifest(done, counters)
 
-    def _put(self, manifest: PartitionManifest) -> dict[str, Any]:
+    def _put(self, manifest: PartitionManifest) -> PartitionManifest:
         self.partition.publish(manifest, keep_runs=self._keep_runs, effort=self.work.effort())
         counters = manifest.counters
         log.info(
@@ -167,7 +240,8 @@ class _Run:
             self.label, manifest.run, counters.rows_read, counters.rows_scored,
             counters.rows_quarantined, counters.rows_to_review,
         )  # fmt: skip
-        return self._summary(manifest)
+        log.info("%s: %s", self.label, describe_effort(self.partition.publications()[-1]))
+        return manifest
 
     def _summary(self, manifest: PartitionManifest) -> dict[str, Any]:
         counters = manifest.counters

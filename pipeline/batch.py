@@ -1,4 +1,4 @@
-"""Windows into padded arrays."""
+"""Windows into arrays, padded or of equal length."""
 
 from __future__ import annotations
 
@@ -27,4 +27,12 @@ def window_inputs(
         input_ids[row, : window.n_tokens] = window.input_ids
         mask[row, : window.n_tokens] = 1
         types[row, : window.n_tokens] = window.type_ids
+    return {"input_ids": input_ids, "attention_mask": mask, "token_type_ids": types}
+
+
+def equal_inputs(windows: Sequence[Window]) -> dict[str, npt.NDArray[np.int64]]:
+    """Arrays `(B, T)` of ids, mask and segment ids of windows of equal length; no padding."""
+    input_ids = np.array([window.input_ids for window in windows], dtype=np.int64)
+    types = np.array([window.type_ids for window in windows], dtype=np.int64)
+    mask = np.ones_like(input_ids)
     return {"input_ids": input_ids, "attention_mask": mask, "token_type_ids": types}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pipeline.heads import Answer, Decision
     from pipeline.inference import Inference, Inferred
     from pipeline.validate import Validator
+    from schemas.manifest import ModelRef
     from schemas.task import WindowConfig
 
 
@@ -56,22 +57,30 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Scored:
-    """A record with the answer of every head; `spans` are its windows in the cleaned body."""
+    """A record with the answer of every head; `spans` are its windows in the cleaned body.
+
+    `model` is the one that answered, where it is not the run's.
+    """
 
     prepared: Prepared
     answers: Mapping[str, Answer]
     decision: Decision
     spans: tuple[tuple[int, int], ...]
     truncated: bool
+    model: ModelRef | None = None
 
 
 @dataclass
 class Outcome:
-    """What became of a run of rows; nothing is in neither list."""
+    """What became of a run of rows; nothing is in neither list.
+
+    `texts_remembered` were answered without a model; the counters do not depend on it.
+    """
 
     scored: list[Scored] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
+    texts_remembered: int = 0
 
 
 class TextFlow:
@@ -199,6 +208,7 @@ class ScoringFlow:
                 name: _sorted(counts - before[name]) for name, counts in self._text.counts().items()
             },
         )
+        outcome.texts_remembered = sum(each.remembered for each in inferred.values())
         check_conservation(outcome.counters, what="shard")
         return outcome
 
@@ -207,7 +217,9 @@ def _keep(outcome: Outcome, item: Prepared, inferred: Inferred) -> None:
     if inferred.answers:
         truncated = item.truncated or inferred.truncated
         decision: Decision = "review" if item.to_review else inferred.decision
-        outcome.scored.append(Scored(item, inferred.answers, decision, inferred.spans, truncated))
+        outcome.scored.append(
+            Scored(item, inferred.answers, decision, inferred.spans, truncated, inferred.model)
+        )
         return
     record = item.record
     outcome.rejected.append(

@@ -74,24 +74,65 @@ def aggregate(window_probabilities: Array, n_tokens: npt.NDArray[np.int64]) -> A
 
 
 def answer(logits: Array, n_tokens: npt.NDArray[np.int64], head: HeadSlice) -> Answer:
-    """One head's answer from the logits `(W, L_all)` of all windows of a record.
+    """One head's answer from the logits `(W, L_all)` of all windows of a record."""
+    (only,) = answers(logits, n_tokens, np.array([len(logits)]), head)
+    return only
+
+
+def answers(
+    logits: Array,
+    n_tokens: npt.NDArray[np.int64],
+    n_windows: npt.NDArray[np.int64],
+    head: HeadSlice,
+) -> list[Answer]:
+    """One head's answers for R records from the logits `(W, L_all)` of all their windows.
+
+    `n_tokens` `(W,)` is by window, `n_windows` `(R,)` by record. Each answer is the one, to the
+    last bit, that the record would get without the others.
 
     The confidence of a `multi` head is that of its least certain label, for one doubtful tag is
     enough to want a person's look. For its answer speaks most the window with the highest
     probability of any chosen label, of any label at all where none is chosen.
     """
     by_window = probabilities(logits, head)
-    scores = aggregate(by_window, n_tokens)
-    labels = head.config.labels
+    starts = np.cumsum(n_windows) - n_windows
+    # The mean over one window is that window; only the others are worth a step of their own.
+    several = {
+        row: slice(starts[row], starts[row] + n_windows[row])
+        for row in np.flatnonzero(n_windows > 1).tolist()
+    }
+    scores = by_window[starts]
+    for row, span in several.items():
+        scores[row] = aggregate(by_window[span], n_tokens[span])
     if head.config.kind == "single":
-        best = int(scores.argmax())
-        window = int(by_window[:, best].argmax())
-        return Answer((labels[best],), float(scores[best]), scores, window)
-    is_chosen = scores >= MULTI_THRESHOLD
-    chosen = tuple(label for label, yes in zip(labels, is_chosen, strict=True) if yes)
-    telling = by_window[:, is_chosen] if chosen else by_window
-    confidence = float(np.maximum(scores, 1.0 - scores).min())
-    return Answer(chosen, confidence, scores, int(telling.max(axis=1).argmax()))
+        is_chosen, sure = _best_only(scores), scores.max(axis=1)
+    else:
+        is_chosen, sure = scores >= MULTI_THRESHOLD, np.maximum(scores, 1.0 - scores).min(axis=1)
+    telling = [0] * len(scores)
+    for row, span in several.items():
+        telling[row] = _telling_window(by_window[span], is_chosen[row])
+    labels = _chosen_labels(is_chosen, head.config.labels)
+    return [Answer(*parts) for parts in zip(labels, sure.tolist(), scores, telling, strict=True)]
+
+
+def _telling_window(by_window: Array, is_chosen: npt.NDArray[np.bool_]) -> int:
+    telling = by_window[:, is_chosen] if is_chosen.any() else by_window
+    return int(telling.max(axis=1).argmax())
+
+
+def _best_only(scores: Array) -> npt.NDArray[np.bool_]:
+    """Marks the best label of each row, the first of equal ones."""
+    marks: npt.NDArray[np.bool_] = np.arange(scores.shape[1]) == scores.argmax(axis=1)[:, None]
+    return marks
+
+
+def _chosen_labels(
+    is_chosen: npt.NDArray[np.bool_], labels: tuple[str, ...]
+) -> list[tuple[str, ...]]:
+    chosen: list[tuple[str, ...]] = [()] * len(is_chosen)
+    for row, column in zip(*(where.tolist() for where in is_chosen.nonzero()), strict=True):
+        chosen[row] = (*chosen[row], labels[column])
+    return chosen
 
 
 def decide(answers: Mapping[str, Answer], heads: tuple[HeadSlice, ...]) -> Decision:

@@ -20,6 +20,7 @@ from pipeline.rows import Rejected
 from pipeline.spool import temporary_spool
 from pipeline.survey import find_inputs, survey
 from schemas.errors import ArtifactError, DataContractError
+from schemas.manifest import Effort
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,11 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Night:
-    """One published date: its manifest, and how fast it was made."""
+    """One published date: its manifest, and what it cost to score it, nothing where none knows."""
 
     manifest: PartitionManifest
-    rows_per_s: float
-    workers: int
+    effort: Effort
 
 
 def read_night(home: Home, task: str, date: dt.date) -> Night:
@@ -51,17 +51,15 @@ def read_night(home: Home, task: str, date: dt.date) -> Night:
         raise ArtifactError(
             f"{task} {date} is not published; `nightmill score {task} --date {date}` does it"
         )
+    # A run may have become current a second time, without any work.
     worked = [p for p in partition.publications() if p.worker_seconds and p.run == manifest.run]
-    if not worked:
-        return Night(manifest, 0.0, 0)
-    last = worked[-1]
-    return Night(manifest, last.rows_scored / last.worker_seconds * last.workers, last.workers)
+    return Night(manifest, worked[-1] if worked else Effort())
 
 
 def read_scores(home: Home, manifest: PartitionManifest) -> pa.Table:
     """The scored rows of a published date, by its manifest."""
-    folder = home.scores(manifest.task) / f"date={manifest.date}" / f"run={manifest.run}"
-    files = [folder / part.name for part in manifest.scores]
+    partition = Partition(home, manifest.task, dt.date.fromisoformat(manifest.date))
+    files = partition.scores_files(manifest)
     return pa.concat_tables([pq.ParquetFile(file).read() for file in files])
 
 

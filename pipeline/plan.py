@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from schemas.home import Home
+    from schemas.manifest import CascadeRef
     from schemas.task import TaskConfig
 
 OUTPUT_VERSION = 2  # raise it when the same input and model would give other bytes
@@ -30,6 +31,7 @@ class Plan:
     survey: Survey
     model: ModelRef
     cleaner_version: str
+    cascade: CascadeRef | None = None
 
     @property
     def config_digest(self) -> str:
@@ -38,11 +40,15 @@ class Plan:
         # Where files lie does not change what is in them.
         for key in ("incoming", "labelled", "test", "outcomes"):
             del settings["data"][key]
-        return digest_of([settings, self.task.score.rows_per_shard])
+        score = self.task.score
+        # A GPU's kernels, and with them the low bits of a score, follow the shape of a batch.
+        batches = [score.device, score.max_batch_tokens] if score.device == "gpu" else []
+        return digest_of([settings, score.rows_per_shard, *batches])
 
     @property
     def fingerprint(self) -> str:
         """Hash over input bytes, model, settings and the version of what is written."""
+        cascade = {"cascade": self.cascade.model_dump()} if self.cascade else {}
         return digest_of(
             {
                 "task": self.task.name,
@@ -52,6 +58,7 @@ class Plan:
                 "config": self.config_digest,
                 "cleaner": self.cleaner_version,
                 "output": OUTPUT_VERSION,
+                **cascade,
             }
         )
 
@@ -71,6 +78,7 @@ class Plan:
             run=self.run,
             fingerprint=self.fingerprint,
             model=self.model,
+            cascade=self.cascade,
             config_digest=self.config_digest,
             cleaner_version=self.cleaner_version,
             inputs=self.survey.inputs,
@@ -88,6 +96,7 @@ def plan_partition(
     model: ModelRef,
     cleaner_version: str,
     spool: Path,
+    cascade: CascadeRef | None = None,
 ) -> Plan:
     """Surveys a partition's input.
 
@@ -109,4 +118,4 @@ def plan_partition(
             f"{task.name} {date}: {rows} rows in {len(found.inputs)} files, expected at least "
             f"{task.contract.min_rows}; set contract.min_rows=0 if quiet days are normal"
         )
-    return Plan(task, date, found, model, cleaner_version)
+    return Plan(task, date, found, model, cleaner_version, cascade)

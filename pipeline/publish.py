@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import datetime as dt
 import fcntl
-import os
 import shutil
+import time
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from pipeline.flow import check_conservation
-from pipeline.staging import Staging
+from pipeline.staging import Staging, last_begun
 from schemas.errors import ArtifactError, ShardError, TransientError
 from schemas.fingerprint import digest_of_file
 from schemas.manifest import (
     Counters,
+    Effort,
     PartFile,
     PartitionManifest,
     Publication,
     Shard,
     ShardManifest,
+    write_atomically,
 )
 
 if TYPE_CHECKING:
@@ -34,17 +35,6 @@ if TYPE_CHECKING:
 
 MANIFEST_FILE = "manifest.json"
 PUBLICATIONS_FILE = "publications.jsonl"
-
-
-@dataclass(frozen=True)
-class Effort:
-    """What a run cost: the driver's seconds, and the workers' seconds on its shards."""
-
-    seconds: float = 0.0
-    shards_scored: int = 0
-    rows_scored: int = 0
-    worker_seconds: float = 0.0
-    workers: int = 0
 
 
 class Partition:
@@ -104,18 +94,27 @@ class Partition:
         return manifest
 
     def quarantine_files(self, manifest: PartitionManifest) -> tuple[Path, ...]:
-        """Where the rejected rows of a published run lie."""
-        folder = self.quarantine / f"run={manifest.run}"
+        """Where the rejected rows of a run lie, also when it was superseded since."""
+        folder = self._folder("quarantine", self.quarantine, manifest.run)
         return tuple(folder / part.name for part in manifest.quarantine)
+
+    def scores_files(self, manifest: PartitionManifest) -> tuple[Path, ...]:
+        """Where the scored rows of a run lie, also when it was superseded since."""
+        folder = self._folder("scores", self.scores, manifest.run)
+        return tuple(folder / part.name for part in manifest.scores)
+
+    def _folder(self, kept: str, final: Path, run: str) -> Path:
+        published = final / f"run={run}"
+        return published if published.exists() else self._superseded / kept / published.name
 
     def staging(self, run: str) -> Staging:
         """The staging folder of a run."""
         return Staging(self._staging / run)
 
     def staged(self) -> Staging | None:
-        """The staging folder that was written last, None where no run waits for publication."""
-        runs = [path.parent for path in self._staging.glob("*/shards")]
-        newest = max(runs, key=lambda path: (path / "shards").stat().st_mtime_ns, default=None)
+        """The staging folder of the run begun last, None where no run waits for publication."""
+        runs = {path.parent.name: path.parent for path in self._staging.glob("*/shards")}
+        newest = runs.get(last_begun(self._staging)) or max(runs.values(), default=None)
         return None if newest is None else Staging(newest)
 
     @contextmanager
@@ -166,7 +165,18 @@ class Partition:
 
         Raises:
             ShardError: a file is missing or altered; its shard will be scored again on retry.
+            TransientError: the disk is full, or will not have it.
         """
+        try:
+            self._put(manifest, effort or Effort(), keep_runs=keep_runs)
+        except OSError as error:
+            raise TransientError(
+                f"{self.task} {self.date}: run {manifest.run} is scored, but not published: "
+                f"{error}; mend that and run again"
+            ) from error
+
+    def _put(self, manifest: PartitionManifest, effort: Effort, *, keep_runs: int) -> None:
+        started = time.monotonic()
         staging, name = self.staging(manifest.run), f"run={manifest.run}"
         for staged, kept, final, parts in (
             (staging.quarantine, "quarantine", self.quarantine, manifest.quarantine),
@@ -174,10 +184,12 @@ class Partition:
         ):
             _move(staged, final / name) or _move(self._superseded / kept / name, final / name)
             self._verify(final / name, parts, staging)
+            _sweep(final / name)
         manifest.write(self.scores / name / MANIFEST_FILE)
         manifest.write(self.scores / MANIFEST_FILE)
-        self._log(manifest.run, effort or Effort())
+        self._log(manifest.run, effort, publish_s=time.monotonic() - started)
         self._supersede_others(manifest.run, keep_runs=keep_runs)
+        _sweep(self.scores)
         shutil.rmtree(self._staging, ignore_errors=True)
 
     def _verify(self, folder: Path, parts: Sequence[PartFile], staging: Staging) -> None:
@@ -194,14 +206,21 @@ class Partition:
 
     def settle(self, *, keep_runs: int) -> None:
         """Ends a publication that died after its manifest: readers' globs find one run only."""
-        if (manifest := self.current()) is not None:
-            self._supersede_others(manifest.run, keep_runs=keep_runs)
+        if (manifest := self.current()) is None:
+            return
+        if [line.run for line in self.publications()][-1:] != [manifest.run]:
+            self._log(manifest.run, Effort(), publish_s=0.0)
+        self._supersede_others(manifest.run, keep_runs=keep_runs)
 
-    def _log(self, run: str, effort: Effort) -> None:
+    def _log(self, run: str, effort: Effort, *, publish_s: float) -> None:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        line = Publication(run=run, published_at=now, **asdict(effort))
-        with (self.scores / PUBLICATIONS_FILE).open("a", encoding="utf-8") as file:
-            file.write(line.model_dump_json() + "\n")
+        spent = effort.model_dump()
+        spent["steps"] = effort.steps | {"publish": round(publish_s, 3)}
+        line = Publication(run=run, published_at=now, **spent)
+        # Written anew and not appended to: a full disk must not leave half a line.
+        path = self.scores / PUBLICATIONS_FILE
+        before = path.read_bytes() if path.exists() else b""
+        write_atomically(path, before + line.model_dump_json().encode() + b"\n")
 
     def publications(self) -> tuple[Publication, ...]:
         """When which run became the current one, oldest first."""
@@ -212,14 +231,20 @@ class Partition:
         return tuple(Publication.model_validate_json(line) for line in lines)
 
     def _supersede_others(self, run: str, *, keep_runs: int) -> None:
-        """Takes older runs out of readers' globs, and removes all but the newest `keep_runs`."""
+        """Takes older runs out of readers' globs, and keeps the `keep_runs` that were current last.
+
+        Which these are the log of publications says: a clock may have been set back since.
+        """
+        order = {line.run: place for place, line in enumerate(self.publications())}
         for kept, final in (("scores", self.scores), ("quarantine", self.quarantine)):
             target = self._superseded / kept
             for folder in final.glob("run=*"):
                 if folder.name != f"run={run}":
-                    os.utime(folder)  # age counts from when it was superseded
                     _move(folder, target / folder.name)
-            old = sorted(target.glob("run=*"), key=lambda path: path.stat().st_mtime_ns)
+            old = sorted(
+                target.glob("run=*"),
+                key=lambda path: (order.get(path.name.removeprefix("run="), -1), path.name),
+            )
             for folder in old[: max(0, len(old) - keep_runs)]:
                 shutil.rmtree(folder)
 
@@ -275,3 +300,9 @@ def _move(source: Path, target: Path) -> bool:
         path.unlink(missing_ok=True)  # of two links to one file, a rename leaves both
     source.rmdir()
     return True
+
+
+def _sweep(folder: Path) -> None:
+    """Removes what a process that was killed left of a file it was writing."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)

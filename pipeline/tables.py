@@ -36,6 +36,7 @@ def scores_table(
 ) -> pa.Table:
     """Scored rows in the order given, one column for each field of the scores schema."""
     columns: dict[str, Any] = {"record_id": [row.prepared.record.record_id for row in rows]}
+    models = [row.model or lineage.model for row in rows]  # of a cascade either one may answer
     for name, head in heads.items():
         answers = [row.answers[name] for row in rows]
         single = head.kind == "single"
@@ -54,9 +55,9 @@ def scores_table(
         "source_file": [row.prepared.record.source_file for row in rows],
         "source_row": [row.prepared.record.source_row for row in rows],
         "partition_date": [lineage.partition_date] * len(rows),
-        "model_name": [lineage.model.name] * len(rows),
-        "model_version": [lineage.model.version] * len(rows),
-        "model_digest": [lineage.model.digest] * len(rows),
+        "model_name": [model.name for model in models],
+        "model_version": [model.version for model in models],
+        "model_digest": [model.digest for model in models],
         "cleaner_version": [lineage.cleaner_version] * len(rows),
         "run_id": [lineage.run_id] * len(rows),
     }

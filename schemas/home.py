@@ -54,10 +54,23 @@ class Home:
         """Working folders of training runs."""
         return self.root / "models" / task
 
+    def cache(self, task: str) -> Path:
+        """Answers kept from night to night; safe to delete."""
+        return self.root / "cache" / task
+
+    def cascades(self, task: str) -> Path:
+        """What was measured of a small model before a large one, by both digests."""
+        return self.root / "cascades" / task
+
     @property
     def downloads(self) -> Path:
         """Bundles fetched from the registry, by digest."""
         return self.root / "downloads"
+
+    @property
+    def plans(self) -> Path:
+        """What hosts have measured of models' speed; safe to delete."""
+        return self.root / "plans"
 
     @property
     def tracking_uri(self) -> str:

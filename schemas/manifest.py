@@ -108,6 +108,13 @@ class Shard(Document):
     max_record_bytes: Count = 64 << 20
 
     @property
+    def row_numbers(self) -> tuple[int, ...]:
+        """The rows within the file that this piece of work must account for."""
+        if self.only_rows is not None:
+            return self.only_rows
+        return tuple(range(self.first_row, self.first_row + self.rows))
+
+    @property
     def rows_to_do(self) -> int:
         """Number of rows that this piece of work must account for."""
         return self.rows if self.only_rows is None else len(self.only_rows)
@@ -171,6 +178,13 @@ class ModelRef(Document):
     digest: str
 
 
+class CascadeRef(Document):
+    """A smaller model that answers first, and the confidence by head that it must reach."""
+
+    small: ModelRef
+    thresholds: dict[str, float]
+
+
 class Replay(Document):
     """One replay of quarantined rows: where it began, what it took up again, what came of it.
 
@@ -200,6 +214,7 @@ class PartitionManifest(Document):
     run: str
     fingerprint: str
     model: ModelRef
+    cascade: CascadeRef | None = None
     config_digest: str
     cleaner_version: str
     inputs: tuple[InputFile, ...]
@@ -214,17 +229,34 @@ class PartitionManifest(Document):
         return self.replays[0].base if self.replays else self.run
 
 
-class Publication(Document):
-    """One line of a partition's `publications.jsonl`: when which run became the current one.
+class Effort(Document):
+    """What a run cost: the driver's seconds, and the workers' seconds on its shards.
 
     `worker_seconds` is what workers spent on the shards of this run, start-up not counted;
-    `seconds` is the driver's whole time from plan to publication.
+    `seconds` is the driver's whole time from plan to publication. `steps` are the driver's seconds
+    by step (`survey`, `start` of Ray, `scoring`, `publish`); what several dates of one job share is
+    divided by the work they were. `worker_steps` are the workers' (`text`, `infer`, `write`).
+    `shards_kept` were done by an earlier attempt, `texts_remembered` answered from the cache. `machines` took part, each at `price_per_hour`.
     """
+
+    seconds: float = 0.0
+    shards_scored: Count = 0
+    rows_scored: Count = 0
+    worker_seconds: float = 0.0
+    workers: Count = 0
+    shards_kept: Count = 0
+    tokens: Count = 0
+    padding_tokens: Count = 0
+    worker_peak_mib: Count = 0
+    steps: dict[str, float] = {}
+    worker_steps: dict[str, float] = {}
+    machines: Count = 0
+    texts_remembered: Count = 0
+    price_per_hour: float | None = None
+
+
+class Publication(Effort):
+    """One line of a partition's `publications.jsonl`: when which run became the current one."""
 
     run: str
     published_at: str
-    seconds: float
-    shards_scored: Count
-    rows_scored: Count
-    worker_seconds: float
-    workers: Count

@@ -50,7 +50,7 @@ DEFAULT_STEPS: tuple[CleanStep, ...] = tuple(
 )
 Severity = Literal["reject", "warn", "stop"]
 ColumnType = Literal["string", "integer", "number", "boolean", "date", "timestamp"]
-Variant = Literal["int8_static", "int8_dynamic", "fp32"]
+Variant = Literal["int8_static", "int8_dynamic", "fp16", "fp32"]
 
 
 class Section(BaseModel):

@@ -41,7 +41,7 @@ def remote_files(address: str) -> tuple[str, ...]:
     path = path.rstrip("/")
     is_glob = _GLOB.search(path)
     root = path[: is_glob.start()].rpartition("/")[0] if is_glob else path
-    with _named(address):
+    with named_errors(address):
         found = list(_LISTINGS[_known(scheme)](root))
     if is_glob:
         pattern = re.compile(glob_translate(path))
@@ -57,7 +57,7 @@ def fetch(address: str, target: Path) -> None:
         TransientError: the service cannot be reached.
     """
     scheme, _, path = address.partition("://")
-    with _named(address), target.open("wb") as copy, _OPENERS[_known(scheme)](path) as file:
+    with named_errors(address), target.open("wb") as copy, _OPENERS[_known(scheme)](path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             copy.write(chunk)
 
@@ -71,7 +71,8 @@ def _known(scheme: str) -> str:
     return scheme
 
 
-def _s3() -> Any:
+def s3_filesystem() -> Any:
+    """PyArrow's S3, at the endpoint and in the region of the environment."""
     from pyarrow.fs import S3FileSystem  # noqa: PLC0415 - most homes only have local files
 
     return S3FileSystem(
@@ -80,6 +81,7 @@ def _s3() -> Any:
         region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
         connect_timeout=_TIMEOUT_S,
         request_timeout=_TIMEOUT_S,
+        allow_delayed_open=True,  # a small object is one PUT
     )
 
 
@@ -92,7 +94,7 @@ def _hub() -> Any:
 def _list_s3(root: str) -> Iterator[str]:
     from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415
 
-    storage = _s3()
+    storage = s3_filesystem()
     bucket = storage.get_file_info(root.partition("/")[0])
     if bucket.type == FileType.NotFound:
         raise FileNotFoundError(root)
@@ -113,14 +115,19 @@ def _list_hub(root: str) -> Iterator[str]:
 
 _LISTINGS: dict[str, Callable[[str], Iterator[str]]] = {"s3": _list_s3, "hf": _list_hub}
 _OPENERS: dict[str, Callable[[str], Any]] = {
-    "s3": lambda path: _s3().open_input_stream(path, compression=None),  # as it came
+    "s3": lambda path: s3_filesystem().open_input_stream(path, compression=None),  # as it came
     "hf": lambda path: _hub().open(path, "rb"),
 }
 
 
 @contextmanager
-def _named(address: str) -> Iterator[None]:
-    """Errors of a storage as ours, with the address."""
+def named_errors(address: str) -> Iterator[None]:
+    """Errors of a storage inside the block as ours, with the address.
+
+    Raises:
+        ConfigError: what is asked for does not exist, or access is refused.
+        TransientError: the storage fails for now.
+    """
     # The base of the hub client's own errors, which are no OSErrors.
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # noqa: PLC0415
 

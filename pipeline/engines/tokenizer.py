@@ -50,6 +50,11 @@ class BackboneTokenizer:
         return 0
 
     @property
+    def vocabulary_size(self) -> int:
+        """How many ids there are, control tokens included."""
+        return int(self._tokenizer.get_vocab_size())
+
+    @property
     def unk_id(self) -> int | None:
         """Id of the unknown token; None where the vocabulary can spell everything."""
         named = getattr(self._tokenizer.model, "unk_token", None)

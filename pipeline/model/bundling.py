@@ -21,6 +21,7 @@ from pipeline.model.gate import (
     parity_gate,
     variant_gates,
 )
+from pipeline.model.half import convert_to_half
 from pipeline.model.labelled import Example, label_matrix
 from pipeline.model.metrics import fit_temperature, head_metrics
 from pipeline.model.outputs import Outputs, run_encoder
@@ -153,7 +154,9 @@ def _make_variants(
     files: dict[Variant, Path] = {"fp32": work / "fp32.onnx"}
     input_names = export_onnx(model, files["fp32"])
     wanted = set(task.compress.prefer)
-    if wanted == {"fp32"}:
+    if "fp16" in wanted:
+        files["fp16"] = convert_to_half(files["fp32"], work / "fp16.onnx")
+    if wanted <= {"fp16", "fp32"}:
         return files
     prepared = prepare_for_quantization(files["fp32"], work / "prepared.onnx")
     if "int8_dynamic" in wanted:

@@ -32,8 +32,8 @@ def in_process(monkeypatch):
     import jobs.ray_session
     import jobs.scoring
 
-    def score_shards(work, *, bundle, task, model, cleaner_version, workers):
-        worker = jobs.scoring.ShardWorker(bundle, task, model, cleaner_version)
+    def score_shards(work, *, bundle, task, model, cleaner_version, workers, saving, plans):
+        worker = jobs.scoring.ShardWorker(bundle, task, model, cleaner_version, saving, plans)
         for item in work:
             yield worker(item.to_row())
 
@@ -260,8 +260,8 @@ from jobs.__main__ import main
 
 shards_before_the_kill, step = int(sys.argv.pop(1)), sys.argv.pop(1)
 
-def score_shards(work, *, bundle, task, model, cleaner_version, workers):
-    worker = jobs.scoring.ShardWorker(bundle, task, model, cleaner_version)
+def score_shards(work, *, bundle, task, model, cleaner_version, workers, saving, plans):
+    worker = jobs.scoring.ShardWorker(bundle, task, model, cleaner_version, saving, plans)
     for number, item in enumerate(work):
         if number == shards_before_the_kill:
             os.kill(os.getpid(), signal.SIGKILL)

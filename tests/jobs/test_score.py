@@ -120,8 +120,8 @@ def test_a_night_from_input_to_readers(tiny_home, tiny_bundle, write_night):
     assert not list(tiny_home.staging("tiny").glob("date=*/**/*"))
 
 
-def test_shard_size_does_not_change_a_score(tiny_home, tmp_path, write_night):
-    """FAILURES rows 10, 25, 47: neither neighbours nor places change a row's answer."""
+def test_failure_10_25_47_shard_size_does_not_change_a_score(tiny_home, tmp_path, write_night):
+    """Neither neighbours nor places change a row's answer."""
     day = "2026-11-20"
     write_night(tiny_home, day, rows=30)
     other = another_home(tmp_path, tiny_home)
@@ -177,10 +177,10 @@ def test_a_driver_that_is_kept_off_leaves_the_holder_its_copies(
 
 
 @pytest.mark.parametrize("shards_before_the_kill", [1, 12])
-def test_a_killed_run_is_finished_byte_for_byte(
+def test_failure_06_07_08_a_killed_run_is_finished_byte_for_byte(
     tiny_home, tmp_path, shards_before_the_kill, write_night
 ):
-    """FAILURES rows 6 to 8: kill -9 in the middle, run again, compare with a run left in peace."""
+    """kill -9 in the middle, run again, compare with a run left in peace."""
     day, small = "2026-11-20", "score.rows_per_shard=4"
     other = another_home(tmp_path, tiny_home)
     for home in (tiny_home, other):

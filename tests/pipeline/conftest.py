@@ -16,14 +16,17 @@ from pipeline.replay import ReplayPlan, plan_replay
 from pipeline.rows import RawRow, Rejected
 from pipeline.tables import quarantine_table
 from pipeline.validate import Validator
-from schemas.manifest import Counters, ModelRef
+from schemas.fingerprint import digest_of
+from schemas.manifest import Counters, ModelRef, PartitionManifest, Shard
+from schemas.records import scores_schema
+from schemas.task import QuarantineConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pipeline.staging import Staging
     from schemas.home import Home
-    from schemas.manifest import PartitionManifest, Shard, ShardManifest
+    from schemas.manifest import ShardManifest
     from schemas.reasons import Reason
     from schemas.task import TaskConfig
 
@@ -122,3 +125,68 @@ def night(home: Home, tiny_task: TaskConfig, lines: list[str]) -> PublishedNight
     night.write(lines)
     night.publish(night.plan(min_chars=5))
     return night
+
+
+@pytest.fixture(name="publish_rows")
+def publish_rows_fixture(home: Home, tiny_task: TaskConfig) -> Callable[..., PartitionManifest]:
+    """Publishes record ids with a label of the head `queue`, two rows a file."""
+
+    def publish(labels: Mapping[str, str], **options: Any) -> PartitionManifest:
+        return publish_rows(home, tiny_task, labels, **options)
+
+    return publish
+
+
+def publish_rows(
+    home: Home,
+    task: TaskConfig,
+    labels: Mapping[str, str],
+    *,
+    date: dt.date = DATE,
+    keep_runs: int = 1,
+) -> PartitionManifest:
+    """Publishes a night of scores without a model."""
+    partition = Partition(home, task.name, date)
+    fingerprint = digest_of([dict(labels), date.isoformat()])
+    staging, ids = partition.staging(fingerprint[:16]), list(labels)
+    done = []
+    for index, start in enumerate(range(0, max(len(ids), 1), 2)):
+        some = ids[start : start + 2]
+        rows = [score_row(task, name, labels[name], date, fingerprint[:16]) for name in some]
+        shard = Shard(
+            index=index, name="a.csv", path="a.csv", format="csv", start=index, stop=index + 1,
+            first_row=start, rows=len(some),
+        )  # fmt: skip
+        done.append(
+            staging.write(
+                shard,
+                scores=pa.Table.from_pylist(rows, schema=scores_schema(task.heads)),
+                quarantine=quarantine_table([], policy=QuarantineConfig(), contract_version="c"),
+                counters=Counters(rows_read=len(some), rows_scored=len(some)),
+            )
+        )
+    manifest = PartitionManifest(
+        task=task.name, date=date.isoformat(), run=fingerprint[:16], fingerprint=fingerprint,
+        model=MODEL, config_digest="c", cleaner_version="1-c", inputs=(),
+        counters=sum((shard.counters for shard in done), start=Counters()),
+        scores=tuple(shard.scores for shard in done),
+        quarantine=tuple(shard.quarantine for shard in done),
+    )  # fmt: skip
+    partition.publish(manifest, keep_runs=keep_runs)
+    return manifest
+
+
+def score_row(task: TaskConfig, name: str, label: str, date: dt.date, run: str) -> dict[str, Any]:
+    """One row of the scores schema."""
+    row: dict[str, Any] = {
+        "record_id": name, "decision": "auto", "lang": "en", "n_windows": 1,
+        "spans": [{"start": 0, "end": 4}], "truncated": False, "flags": [], "text_hash": "0" * 32,
+        "source_file": "a.csv", "source_row": 0, "partition_date": date, "model_name": "tiny",
+        "model_version": "1", "model_digest": "d", "cleaner_version": "1-c", "run_id": run,
+    }  # fmt: skip
+    for head, config in task.heads.items():
+        row |= {
+            head: label if config.kind == "single" else [], f"{head}_confidence": 0.5,
+            f"{head}_scores": [0.5] * len(config.labels), f"{head}_window": 0,
+        }  # fmt: skip
+    return row

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.ahead import ahead
+from pipeline.heads import head_slices
+from pipeline.inference import ModelInference
+from pipeline.window import Window, Windows
+from schemas.task import HeadConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
 
 
 @given(st.lists(st.integers()), st.integers(1, 4))
@@ -77,3 +87,36 @@ def test_a_caller_that_fails_leaves_no_thread() -> None:
     with pytest.raises(ValueError, match="the caller's own"):
         consume()
     assert [t for t in threading.enumerate() if t.name == "nightmill-ahead"] == []
+
+
+class Texts:
+    """A text flow whose windows are made as they are asked for: one of a token each."""
+
+    def __init__(self) -> None:
+        self.second_is_made = threading.Event()
+
+    def windows(self, item: int) -> Windows:
+        if item == 2:
+            self.second_is_made.set()
+        return Windows((Window((item,), (0,), 0, 1),), truncated=False)
+
+
+class PatientEncoder:
+    """Begins the first window only when the second text has its windows."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
+
+    def logits(self, windows: Sequence[Window]) -> npt.NDArray[np.float32]:
+        assert self._texts.second_is_made.wait(timeout=30)
+        return np.array([[window.input_ids[0], 0] for window in windows], dtype=np.float32)
+
+
+def test_windows_are_made_while_the_encoder_is_at_those_before() -> None:
+    texts = Texts()
+    heads = head_slices({"sign": HeadConfig(column="sign", labels=("plus", "minus"))})
+    inference = ModelInference(
+        texts, PatientEncoder(texts), heads, tokens_at_once=1, groups_ahead=1
+    )
+    inferred = inference.infer([1, 2, -3, -4])
+    assert [each.answers["sign"].labels for each in inferred] == [("plus",)] * 2 + [("minus",)] * 2

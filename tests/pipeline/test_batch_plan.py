@@ -20,9 +20,7 @@ from schemas.errors import ConfigError
 TABLE = BatchTable(((8, 16), (32, 4)))
 
 
-def calibration(
-    *speeds: tuple[int, int, float], same_bytes: bool = True
-) -> Calibration:
+def calibration(*speeds: tuple[int, int, float], same_bytes: bool = True) -> Calibration:
     return Calibration(
         host="h", model="m", threads=1, same_bytes=same_bytes,
         speeds=tuple(Speed(n_tokens=n, rows=rows, tokens_per_s=rate) for n, rows, rate in speeds),

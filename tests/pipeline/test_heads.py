@@ -16,6 +16,7 @@ from pipeline.heads import (
     HeadSlice,
     aggregate,
     answer,
+    answers,
     decide,
     head_slices,
     probabilities,
@@ -193,3 +194,66 @@ def test_one_unsure_head_sends_the_record_to_people(
     }
     assert decide(answers, (QUEUE, TOPICS)) == decision
     assert_array_equal(answers["queue"].scores, [0, 0, 0])
+
+
+def straightforward(
+    logits: np.ndarray[Any, np.dtype[np.float64]],
+    n_tokens: np.ndarray[Any, np.dtype[np.int64]],
+    head: HeadSlice,
+) -> Answer:
+    """One record at a time, as anyone would write it."""
+    by_window = probabilities(logits, head)
+    scores = (n_tokens / n_tokens.sum()) @ by_window
+    labels = head.config.labels
+    if head.config.kind == "single":
+        best = int(scores.argmax())
+        window = int(by_window[:, best].argmax())
+        return Answer((labels[best],), float(scores[best]), scores, window)
+    chosen = scores >= 0.5
+    telling = by_window[:, chosen] if chosen.any() else by_window
+    return Answer(
+        tuple(label for label, yes in zip(labels, chosen, strict=True) if yes),
+        float(np.maximum(scores, 1.0 - scores).min()),
+        scores,
+        int(telling.max(axis=1).argmax()),
+    )
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.lists(finite, min_size=5, max_size=5), st.integers(1, 512)),
+            min_size=1,
+            max_size=4,
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_failure_25_many_records_at_once_are_answered_to_the_bit_as_one_by_one(
+    records: list[list[tuple[list[float], int]]],
+) -> None:
+    windows = [window for record in records for window in record]
+    logits, n_tokens = array(*(row for row, _ in windows)), counts(*(n for _, n in windows))
+    n_windows = counts(*map(len, records))
+    for head in (QUEUE, TOPICS):
+        start = 0
+        for record, got in zip(records, answers(logits, n_tokens, n_windows, head), strict=True):
+            span = slice(start, start + len(record))
+            expected = straightforward(logits[span], n_tokens[span], head)
+            start += len(record)
+            assert (got.labels, got.window) == (expected.labels, expected.window)
+            assert got.confidence == expected.confidence
+            assert got.scores.tobytes() == expected.scores.tobytes()
+
+
+def test_a_wide_head_is_answered_to_the_bit_in_any_company() -> None:
+    """77 labels are more than one vector of any processor, and leave a rest."""
+    config = HeadConfig(column="q", labels=tuple(f"label {n}" for n in range(77)))
+    (head,) = head_slices({"queue": config})
+    logits = np.random.default_rng(3).normal(0, 4, (200, 77))
+    ones, nines = np.ones(200, np.int64), np.full(200, 9)
+    for row, got in enumerate(answers(logits, nines, ones, head)):
+        alone = straightforward(logits[row : row + 1], nines[:1], head)
+        assert got.scores.tobytes() == alone.scores.tobytes()
+        assert (got.labels, got.confidence) == (alone.labels, alone.confidence)

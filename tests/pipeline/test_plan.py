@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,8 @@ from pipeline.plan import Plan, plan_partition
 from pipeline.publish import reconcile
 from schemas.errors import DataContractError
 from schemas.home import Home
-from schemas.manifest import Counters, ModelRef, PartFile, ShardManifest
-from schemas.task import QuarantineConfig
+from schemas.manifest import CascadeRef, Counters, ModelRef, PartFile, ShardManifest
+from schemas.task import CacheConfig, QuarantineConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,6 +87,7 @@ def test_what_cannot_change_a_byte_leaves_the_fingerprint(
         changed(tiny_task, "score", no_progress_timeout_s=5),
         changed(tiny_task, "train", epochs=50, seed=99),
         changed(tiny_task, "compress", gate_texts=99),
+        changed(tiny_task, "score", max_batch_tokens=4096),  # a CPU has no such batches
         changed(tiny_task, "data", labelled="elsewhere/*.csv"),
         changed(tiny_task, "data", incoming="incoming/tiny/date={date}/part.jsonl"),
         tiny_task.model_copy(update={"description": "another", "schedule": None}),
@@ -102,6 +104,8 @@ def test_what_can_change_a_byte_changes_the_fingerprint(
     tasks = [
         tiny_task,
         changed(tiny_task, "score", rows_per_shard=11),
+        changed(tiny_task, "score", device="gpu"),
+        changed(tiny_task, "score", device="gpu", max_batch_tokens=4096),
         changed(tiny_task, "window", max_chars=999),
         changed(tiny_task, "clean", steps=("unicode",)),
         changed(tiny_task, "contract", max_text_chars=99),
@@ -169,3 +173,31 @@ def test_the_manifest_lists_parts_in_the_order_of_shards(
     assert (manifest.run, manifest.fingerprint) == (plan.run, plan.fingerprint)
     assert manifest.counters.rows_scored == 25
     assert manifest.inputs[0].name == "incoming/tiny/date=2026-11-28/part.jsonl"
+
+
+def test_a_cascade_is_part_of_the_fingerprint_and_of_the_manifest(
+    home: Home, tiny_task: TaskConfig, spec: BundleSpec
+) -> None:
+    write_input(home)
+    alone = make_plan(home, tiny_task, spec)
+    small = ModelRef(name="tiny", version="2", digest="def")
+    thresholds = {"queue": 0.9, "topics": 0.8}
+    both = dataclasses.replace(alone, cascade=CascadeRef(small=small, thresholds=thresholds))
+    looser = dataclasses.replace(
+        alone, cascade=CascadeRef(small=small, thresholds=thresholds | {"queue": 0.8})
+    )
+    assert len({plan.fingerprint for plan in (alone, both, looser)}) == 3
+    cache = changed(tiny_task, "score", cache=CacheConfig(enabled=True))
+    assert make_plan(home, cache, spec).fingerprint == alone.fingerprint
+    assert both.cascade is not None
+    done = {
+        shard.index: ShardManifest(
+            shard=shard,
+            counters=Counters(),
+            scores=PartFile(name="a", rows=0, sha256="a"),
+            quarantine=PartFile(name="a", rows=0, sha256="a"),
+        )
+        for shard in both.survey.shards
+    }
+    assert both.manifest(done, Counters()).cascade == both.cascade
+    assert alone.manifest(done, Counters()).cascade is None

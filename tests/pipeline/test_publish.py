@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from pipeline import publish
 from pipeline.publish import MANIFEST_FILE, Effort, Partition, reconcile
 from schemas.errors import ArtifactError, ShardError, TransientError
 from schemas.fingerprint import digest_of_file
@@ -138,7 +138,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "manifest": (PartitionManifest, "write"),
     "log": (Partition, "_log"),
     "supersede": (Partition, "_supersede_others"),
-    "utime": (os, "utime"),
+    "sweep": (publish, "_sweep"),
     "remove": (shutil, "rmtree"),
 }
 
@@ -156,10 +156,10 @@ def failing_once(original: Callable[..., Any], call: int) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("call", range(4))
 @pytest.mark.parametrize("step", STEPS)
-def test_a_run_that_died_while_publishing_is_finished_by_the_next_call(
+def test_failure_05_06_07_08_a_run_that_died_while_publishing_is_finished_by_the_next_call(
     partition: Partition, home: Home, monkeypatch: pytest.MonkeyPatch, step: str, call: int
 ) -> None:
-    """FAILURES rows 5 to 8: whatever step dies, readers see the old run or the new one."""
+    """Whatever step dies, readers see the old run or the new one."""
     put(partition, "run0", keep_runs=1)
     put(partition, "run1", keep_runs=1)
     manifest = stage(partition, "run2")
@@ -249,8 +249,8 @@ def test_a_damaged_file_is_not_published_and_its_shard_is_forgotten(
     assert visible_run(partition) == "run2"
 
 
-def test_only_the_damaged_shard_is_scored_again(partition: Partition) -> None:
-    """FAILURES row 7: what is done stays done, and what is not is not skipped."""
+def test_failure_07_only_the_damaged_shard_is_scored_again(partition: Partition) -> None:
+    """What is done stays done, and what is not is not skipped."""
     manifest = stage(partition, "run1")
     staging = partition.staging("run1")
     (staging.scores / "part-00001.parquet").write_bytes(b"torn")
@@ -320,14 +320,14 @@ def test_a_publication_that_died_after_its_manifest_is_settled(
     assert partition.reusable("run1") is not None
 
 
-def test_the_run_staged_last_is_found(partition: Partition) -> None:
+def test_the_run_begun_last_is_found(partition: Partition) -> None:
     assert partition.staged() is None
-    stage(partition, "run1")
-    stage(partition, "run2")
-    os.utime(partition.staging("run1").shards, ns=(0, 1))
+    for run in ("run2", "run1"):
+        stage(partition, run)
+        partition.staging(run).begin()
     staged = partition.staged()
     assert staged is not None
-    assert staged.folder.name == "run2"
+    assert staged.folder.name == "run1"
     assert [path.name for path in staged.rejected()] == [
         "part-00000.parquet",
         "part-00001.parquet",
@@ -439,10 +439,10 @@ def test_a_missing_shard_is_not_published(partition: Partition) -> None:
         ),
     ],
 )
-def test_counts_that_do_not_add_up_are_not_published(
+def test_failure_05_counts_that_do_not_add_up_are_not_published(
     partition: Partition, change: dict[str, Any], message: str
 ) -> None:
-    """FAILURES row 5: lost or doubled rows are an error before anything is published."""
+    """Lost or doubled rows are an error before anything is published."""
     done = finished(partition)
     done[1] = done[1].model_copy(update=change)
     with pytest.raises(ShardError, match=f"^t: .*{message}"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -20,6 +20,9 @@ from pipeline.shaped_encoder import (
 from pipeline.token_batches import Budget, Shape
 from pipeline.window import Window
 from schemas.errors import ArtifactError, ConfigError, ShardError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BUDGET = Budget(max_batch_tokens=64, max_tokens=32)
 
@@ -112,15 +115,17 @@ def test_failure_25_a_device_where_neighbours_move_scores_is_refused(
 
 
 def test_failure_30_a_model_that_overflows_is_refused() -> None:
-    session = FakeSession(lambda inputs: row_sums(inputs) * np.float32("inf"))
+    session = FakeSession(lambda inputs: np.full_like(row_sums(inputs), np.inf))
     with pytest.raises(ArtifactError, match=r"NaN or infinity on the GPU .*compress\.prefer=\[fp"):
         encoder_of(session)
 
 
 def test_a_budget_over_the_memory_is_refused_before_the_first_window() -> None:
     session = FakeSession()
-    session.memory_rows = 2  # the widest batch, of 2 rows, fits; the next one has 2 as well, then 4
-    with pytest.raises(ConfigError, match=r"4 windows of 16 tokens .* max_batch_tokens \(64\)"):
+    session.memory_rows = 2  # 32 tokens wide it fits, 16 wide it does not
+    with pytest.raises(
+        ConfigError, match=r"4 windows of 16 tokens .*score\.max_batch_tokens \(64\)"
+    ):
         ShapedEncoder(session, BUDGET, pad_id=0, vocabulary_size=50)
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.staging import Staging, link_part, write_parquet
+from pipeline.staging import Staging, check_each_row_once, link_part, write_parquet
+from schemas.errors import ShardError
 from schemas.fingerprint import digest_of_file
 from schemas.manifest import Counters, Shard, ShardManifest
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 SHARD = Shard(
     index=3, name="in/a.csv", path="/in/a.csv", format="csv", start=0, stop=9, first_row=0, rows=3
@@ -33,8 +38,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_written_shard_is_done_and_named_by_its_index(tmp_path: Path) -> None:
-    """FAILURES row 6: file names are those of the shard, so a retry replaces, never adds."""
+def test_failure_06_a_written_shard_is_done_and_named_by_its_index(tmp_path: Path) -> None:
+    """File names are those of the shard, so a retry replaces, never adds."""
     staging = Staging(tmp_path)
     manifest = write(staging)
     assert sorted(contents(tmp_path)) == [
@@ -62,10 +67,10 @@ KILLS = [("write_table", 2), ("fsync", 5), ("replace", 3)]
 @pytest.mark.parametrize(
     ("step", "call"), [(step, call) for step, calls in KILLS for call in range(calls)]
 )
-def test_a_kill_at_any_step_leaves_no_done_shard_and_a_rerun_mends_it(
+def test_failure_06_08_a_kill_at_any_step_leaves_no_done_shard_and_a_rerun_mends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, call: int
 ) -> None:
-    """FAILURES rows 6 and 8: no half file counts, and the rerun publishes the same bytes."""
+    """No half file counts, and the rerun publishes the same bytes."""
     place = {"fsync": os, "replace": Path, "write_table": pq}[step]
     original, calls = getattr(place, step), iter(range(100))
 
@@ -133,3 +138,46 @@ def test_a_file_is_copied_where_it_cannot_be_linked(
     assert not target.samefile(source)
     assert target.read_bytes() == source.read_bytes() == before
     assert digest_of_file(target) == part.sha256
+
+
+def test_a_write_that_fails_gives_back_its_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object, file: BinaryIO, **__: object) -> None:
+        file.write(b"PAR1")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "write_table", full)
+        with pytest.raises(OSError, match="No space left"):
+            write_parquet(SCORES, tmp_path / "a.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("scored", "rejected", "message"),
+    [
+        ([5, 6], [7], None),
+        ([7, 5], [6], None),  # the order is the reader's affair
+        ([5, 6], [], r"3 rows expected, got 2, 2 of them different; missing are \[7\]"),
+        ([5, 6], [6, 7], r"3 rows expected, got 4, 3 of them different; missing are \[\]"),
+        ([5, 5], [7], r"3 rows expected, got 3, 2 of them different; missing are \[6\]"),
+        ([5, 6], [8], r"3 rows expected, got 3, 3 of them different; missing are \[7\]"),
+    ],
+)
+def test_failure_07_10_each_row_is_in_one_of_the_two_tables_once(
+    scored: list[int], rejected: list[int], message: str | None
+) -> None:
+    shard = SHARD.model_copy(update={"first_row": 5})
+    tables = [pa.table({"source_row": pa.array(rows, pa.int64())}) for rows in (scored, rejected)]
+    if message is None:
+        check_each_row_once(shard, *tables)
+        return
+    with pytest.raises(ShardError, match=rf"^shard 3 of in/a\.csv: {message}$"):
+        check_each_row_once(shard, *tables)
+
+
+def test_a_restricted_shard_answers_for_its_own_rows_only() -> None:
+    shard = SHARD.model_copy(update={"rows": 9, "only_rows": (2, 4)})
+    tables = [pa.table({"source_row": pa.array(rows, pa.int64())}) for rows in ([4], [2])]
+    check_each_row_once(shard, *tables)

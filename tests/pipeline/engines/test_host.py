@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnxruntime as ort
 import pytest
@@ -12,6 +12,9 @@ from pipeline.engines import host
 from pipeline.engines.host import describe_host, host_kind, lost_features, usable_cpus
 from schemas.bundle import Host
 from schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ZEN4 = "model name\t: AMD EPYC\nflags\t\t: fpu avx2 avx512f avx512_vnni sse2\n"
 HASWELL = "model name\t: Intel Xeon E5\nflags\t\t: fpu avx2 sse2\n"

@@ -9,13 +9,17 @@ import onnxruntime as ort
 import pytest
 
 from pipeline.batch import window_inputs
+from pipeline.batch_plan import BatchTable
 from pipeline.engines.onnx_session import OnnxEncoder, session_options
 from pipeline.window import Window
 from schemas.bundle import MODEL_FILE
 from schemas.errors import ArtifactError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    import numpy.typing as npt
 
 WINDOWS = [
     Window((2, *range(5, 5 + length), 3), (0,) * (length + 2), 0, 1) for length in (1, 3, 9, 30, 3)
@@ -27,8 +31,10 @@ def encoder(tiny_bundle: Path) -> OnnxEncoder:
     return OnnxEncoder(tiny_bundle / MODEL_FILE)
 
 
-def test_a_window_has_the_same_bytes_alone_and_among_others(encoder: OnnxEncoder) -> None:
-    """FAILURES rows 25 and 47: a score never depends on its neighbours."""
+def test_failure_25_a_window_has_the_same_bytes_alone_and_among_others(
+    encoder: OnnxEncoder,
+) -> None:
+    """A score never depends on its neighbours."""
     together = encoder.logits(WINDOWS)
     assert together.shape == (5, 5)
     assert together.dtype == np.float32
@@ -57,16 +63,16 @@ def test_padding_does_not_move_fp32_logits(encoder: OnnxEncoder) -> None:
     np.testing.assert_allclose(padded, encoder.logits(WINDOWS), atol=1e-5)
 
 
-def test_a_provider_this_host_lacks_is_refused(tiny_bundle: Path) -> None:
-    """FAILURES row 32: never a silent fall back to the CPU."""
+def test_failure_32_a_provider_this_host_lacks_is_refused(tiny_bundle: Path) -> None:
+    """Never a silent fall back to the CPU."""
     with pytest.raises(ArtifactError, match=r"NoSuchProvider is not available, this wheel has .*C"):
         OnnxEncoder(tiny_bundle / MODEL_FILE, provider="NoSuchProvider")
 
 
-def test_a_session_on_another_provider_than_asked_for_is_refused(
+def test_failure_32_a_session_on_another_provider_than_asked_for_is_refused(
     tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """FAILURES row 32: the wheel lists the provider, its libraries do not load."""
+    """The wheel lists the provider, its libraries do not load."""
     asked = "CUDAExecutionProvider"
     monkeypatch.setattr(ort, "get_available_providers", lambda: [asked, "CPUExecutionProvider"])
     make = ort.InferenceSession
@@ -93,8 +99,36 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         OnnxEncoder(tmp_path / "none.onnx")
 
 
-def test_a_session_takes_only_the_threads_it_is_given() -> None:
-    """FAILURES row 23: the pool is sized by us, not by the host's cores."""
+def test_failure_23_a_session_takes_only_the_threads_it_is_given() -> None:
+    """The pool is sized by us, not by the host's cores."""
     options = session_options(2)
     assert (options.intra_op_num_threads, options.inter_op_num_threads) == (2, 1)
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
+def test_failure_24_int8_sums_do_not_overflow_where_there_is_no_vnni() -> None:
+    """Without this, U8S8 products saturate in 16 bits on AVX2 and AVX512, and labels are wrong."""
+    assert session_options(1).get_session_config_entry("session.x64quantprecision") == "1"
+
+
+def test_windows_of_equal_length_share_a_call_and_keep_their_places(tiny_bundle: Path) -> None:
+    calls: list[list[int]] = []
+
+    class Spy(OnnxEncoder):
+        def one_call(self, windows: Sequence[Window]) -> npt.NDArray[np.float32]:
+            calls.append([window.n_tokens for window in windows])
+            return super().one_call(windows)
+
+    encoder = Spy(tiny_bundle / MODEL_FILE, batches=BatchTable(((5, 2), (11, 4))))
+    windows = [*WINDOWS, *WINDOWS[::-1]]
+    got = encoder.logits(windows)
+    assert calls == [[3, 3], [5, 5], [5, 5], [11, 11], [32], [32]]
+    alone = np.concatenate([encoder.one_call([window]) for window in windows])
+    np.testing.assert_allclose(got, alone, atol=1e-5)  # to the bit is what a host measures first
+
+
+def test_no_window_is_padded(tiny_bundle: Path) -> None:
+    """Other lengths than a call's own are never made equal by padding."""
+    encoder = OnnxEncoder(tiny_bundle / MODEL_FILE)
+    with pytest.raises(ValueError, match="inhomogeneous"):
+        encoder.one_call(WINDOWS[:2])
