@@ -16,10 +16,10 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_OFFLINE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up check test fuzz soak format lock bench bench-text clean
+.PHONY: help setup demo up check test fuzz soak format lock bench bench-scoring bench-gpu bench-text clean
 
 help: ## List the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
 
 setup: $(INSTALLED) ## Make .venv with everything pinned and the command nightmill
 
@@ -54,6 +54,15 @@ soak: setup ## kill -9 at SOAK_RUNS random moments (100); each time a rerun and 
 
 bench: setup ## The benchmark of this machine, written to docs/BENCHMARKS.md
 	$(BIN)/python tests/benchmarks/banking77.py
+
+bench-scoring: setup ## Speed of scoring beside other ways, fixed cost, growth with the rows
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$(RUNTIME),bench]'
+	$(BIN)/python tests/benchmarks/scoring_speed.py
+	$(BIN)/python tests/benchmarks/fixed_cost.py
+	$(BIN)/python tests/benchmarks/scoring_scale.py
+
+bench-gpu: setup ## What a GPU does with the demo's encoder, where there is one
+	$(BIN)/python tests/gpu/measure.py --out gpu-figures
 
 bench-text: setup ## Speed and memory of the text steps, and all public sets through them
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$(RUNTIME),bench]'

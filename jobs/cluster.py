@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -59,7 +60,8 @@ def scoring_pool(
     """
     with scoring_session(score):
         if ray_address(score.ray_address) == LOCAL:
-            yield Pool(min(_local_workers(score), shards), machines=1)
+            workers = min(_local_workers(score), _local_gpus(score), shards)
+            yield Pool(workers, machines=1)
             return
         with cluster_workers(score, shards=shards) as workers:
             nodes = worker_nodes()
@@ -86,6 +88,23 @@ def scoring_session(score: ScoreConfig) -> Iterator[None]:
 
 def _local_workers(score: ScoreConfig) -> int:
     return score.workers or max(1, usable_cpus() - score.io_cpus)
+
+
+def _local_gpus(score: ScoreConfig) -> int:
+    """The most workers that this machine's GPUs allow; no bound where none is asked for.
+
+    Raises:
+        ConfigError: GPUs are asked for, and Ray finds none.
+    """
+    if score.device == "cpu":
+        return sys.maxsize
+    gpus = sum(node.gpus for node in worker_nodes())
+    if not gpus:
+        raise ConfigError(
+            "score.device=gpu, but Ray finds no GPU on this machine; set score.device=cpu, or "
+            "score.ray_address to a cluster that has some"
+        )
+    return gpus
 
 
 def worker_nodes() -> list[Node]:

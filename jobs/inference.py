@@ -118,6 +118,7 @@ def infer(
         work.staging.begin()
     clock = StepClock()
     try:
+        _check_device(task)
         if ray is not None:
             ray.wait()
         errors = _score(todo, task, scorer, clock=clock, tell=tell)
@@ -130,6 +131,14 @@ def infer(
     finally:
         clock.lap("stop")
         divide(clock.seconds, [work.spent for work in works])
+
+
+def _check_device(task: TaskConfig) -> None:
+    """Makes sure of a GPU's runtime here: what a worker raises while it is built Ray retries."""
+    if task.score.device == "gpu":
+        from pipeline.engines.gpu_session import check_gpu_runtime  # noqa: PLC0415 - seconds
+
+        check_gpu_runtime()
 
 
 def _score(

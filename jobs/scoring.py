@@ -206,6 +206,7 @@ def score_shards(
         fn_constructor_args=(bundle, task, model, cleaner_version, saving, plans),
         compute=ray.data.ActorPoolStrategy(size=min(workers, len(work))),
         num_cpus=1,
+        num_gpus=1 if task.score.device == "gpu" else None,
     )
     try:
         yield from watched(

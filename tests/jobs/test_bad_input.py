@@ -134,3 +134,12 @@ def test_dry_run_prints_the_resolved_config(tiny_home, nightmill):
     assert result.exit_code == 0
     assert "max_tokens: 48" in result.stdout
     assert DAY in result.stdout
+
+
+def test_a_gpu_is_not_asked_for_where_the_runtime_is_that_for_cpus(
+    tiny_home, nightmill, write_night
+):
+    write_night(tiny_home, DAY, rows=5)
+    result = nightmill("score", "tiny", "--date", DAY, "score.device=gpu", home=tiny_home)
+    assert result.exit_code == 2
+    assert "install the extra `gpu`" in last_error(result)
