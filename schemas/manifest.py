@@ -236,7 +236,8 @@ class Effort(Document):
     `seconds` is the driver's whole time from plan to publication. `steps` are the driver's seconds
     by step (`survey`, `start` of Ray, `scoring`, `publish`); what several dates of one job share is
     divided by the work they were. `worker_steps` are the workers' (`text`, `infer`, `write`).
-    `shards_kept` were done by an earlier attempt, `texts_remembered` answered from the cache. `machines` took part, each at `price_per_hour`.
+    `shards_kept` were done by an earlier attempt, `texts_remembered` answered from the cache.
+    `machines` took part, each at `price_per_hour`.
     """
 
     seconds: float = 0.0

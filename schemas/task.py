@@ -328,7 +328,7 @@ class ScoreConfig(Section):
     """
 
     model: str | None = None
-    rows_per_shard: Annotated[int, Field(ge=1)] = 1000
+    rows_per_shard: Annotated[int, Field(ge=1)] = 500
     workers: Annotated[int, Field(ge=1)] | None = None
     io_cpus: Annotated[int, Field(ge=0)] = 0
     ray_address: str | None = None

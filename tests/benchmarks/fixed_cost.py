@@ -1,6 +1,6 @@
 """What a small partition costs: 1,000 rows from the command to the published manifest.
 
-    python tests/benchmarks/fixed_cost.py [--rows N] [--rounds N] [--no-write]
+    python tests/benchmarks/fixed_cost.py [--rows N] [--rounds N] [--rows-per-shard N] [--no-write]
 
 The sample's tickets, the demo's 6-layer, 384-wide encoder with heads that nobody trained, dynamic
 INT8, registered and promoted as champion, so that all that a night does is done. Each round is a
@@ -53,7 +53,8 @@ STEPS = {
     "model": "the registry is asked, the bundle is fetched and checked",
     "survey": "digest, rows and shards of the input",
     "start": "waiting for Ray, which has started in the background",
-    "scoring": "workers start and load the model; all rows are scored",
+    "workers": "worker processes start and load the model; waiting for the last one",
+    "rows": "text, inference and writing: what grows with the rows",
     "publish": "digests checked, files moved, manifest written",
     "end": "after the manifest: Ray is stopped",
 }
@@ -62,15 +63,17 @@ STEPS = {
 @click.command()
 @click.option("--rows", default=1000, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
+@click.option("--rows-per-shard", default=None, type=int, help="[default: the task's]")
 @click.option("--write/--no-write", default=True, help="Write docs/BENCHMARKS.md.")
-def main(rows: int, rounds: int, write: bool) -> None:
+def main(rows: int, rounds: int, rows_per_shard: int | None, write: bool) -> None:
+    overrides = [f"score.rows_per_shard={rows_per_shard}"] if rows_per_shard else []
     with tempfile.TemporaryDirectory() as scratch:
         home = Home(Path(scratch).resolve() / "home")
         sample = ["sample", "--first-date", str(FIRST), "--days", str(rounds), "--rows", str(rows)]
         subprocess.run(command(*sample, home=home), check=True, capture_output=True)
         register_model(home, load_task(TASK, home), Path(scratch) / "bundle")
         days = [FIRST + dt.timedelta(days=number) for number in range(rounds)]
-        measured = [score(home, day) for day in days]
+        measured = [score(home, day, *overrides) for day in days]
     total = statistics.median(sum_until_manifest(each) for each in measured)
     text = page(measured, rows=rows, total=total)
     click.echo(text)
@@ -120,12 +123,15 @@ def register_model(home: Home, task: TaskConfig, folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def score(home: Home, day: dt.date) -> dict[str, float]:
+def score(home: Home, day: dt.date, *overrides: str) -> dict[str, float]:
     """Seconds by step of one partition."""
     published = home.scores(TASK) / f"date={day}"
     started, clock = time.time(), time.monotonic()
     done = subprocess.run(
-        command("score", TASK, "--date", str(day), "contract.max_reject_fraction=1.0", home=home),
+        command(
+            "score", TASK, "--date", str(day), "contract.max_reject_fraction=1.0", *overrides,
+            home=home,
+        ),
         env=os.environ | {"NIGHTMILL_LOG_FORMAT": "text"}, capture_output=True, text=True,
     )  # fmt: skip
     total = time.monotonic() - clock
@@ -133,13 +139,16 @@ def score(home: Home, day: dt.date) -> dict[str, float]:
         sys.exit(done.stderr)
     line = json.loads((published / "publications.jsonl").read_text())
     until_manifest = (published / "manifest.json").stat().st_mtime - started
-    steps = {name: line["steps"][name] for name in STEPS if name in line["steps"]}
+    steps = line["steps"]
+    rows = line["worker_seconds"] / line["workers"]
     return {
         "command": until_manifest - sum(steps.values()),
-        **steps,
+        **{name: steps[name] for name in ("model", "survey", "start", "publish")},
+        "workers": steps["scoring"] - rows,
+        "rows": rows,
         "end": total - until_manifest,
         "memory": line["worker_peak_mib"],
-        "workers": line["workers"],
+        "processes": line["workers"],
     }
 
 
@@ -163,7 +172,7 @@ from the registry; median of {len(measured)} dates, seconds.
 {chr(10).join(lines)}
 | **command to manifest** | {totals[0]:.1f} to {totals[-1]:.1f} | **{total:.1f}** |
 
-Asked for: under {WANTED_S:.0f} s: **{verdict}**. Workers: {measured[0]["workers"]:.0f}, at most {max(each["memory"] for each in measured):.0f} MiB each.
+Asked for: under {WANTED_S:.0f} s: **{verdict}**. Workers: {measured[0]["processes"]:.0f}, at most {max(each["memory"] for each in measured):.0f} MiB each.
 
 Command: `python tests/benchmarks/fixed_cost.py`. Machine: {cpu_name()}, {usable_cpus()} cores, Python
 {platform.python_version()}.
