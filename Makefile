@@ -44,7 +44,8 @@ check: setup ## The fast lane: format, lint, types, import directions, quick tes
 	$(BIN)/pytest -q -m 'not slow' -n 2 --dist loadfile
 
 test: setup ## All tests
-	$(BIN)/pytest -q -n 2 --dist loadfile
+	$(BIN)/pytest -q -n 2 --dist loadfile -m 'not alone'
+	$(BIN)/pytest -q -m alone
 
 fuzz: setup ## Damaged files through the readers, FUZZ_SECONDS long (600)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest -q -s tests/fuzz

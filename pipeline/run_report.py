@@ -68,6 +68,8 @@ def describe_effort(effort: Effort) -> str:
     ]
     if effort.shards_kept:
         parts.append(f"{effort.shards_kept} shards were done before")
+    if effort.texts_remembered:
+        parts.append(f"{effort.texts_remembered} texts were remembered")
     if (cost := cost_per_1000_rows(effort)) is not None:
         parts.append(f"{cost:.4f} per 1,000 rows")
     return ", ".join(parts)

@@ -35,7 +35,35 @@ from schemas.load import load_task
 
 FIRST = dt.date(2026, 11, 1)
 WANTED_SPEEDUP, WANTED_LINEAR, WANTED_WORKER_MIB = 1.9, 0.10, 1200
-WORDS = ["the", "my", "a", "order", "parcel", "invoice", "refund", "card", "app", "login", "password", "error", "payment", "late", "broken", "support", "please", "since", "yesterday", "again", "never", "arrived", "twice", "charged", "cannot", "open", "account"]
+WORDS = [
+    "the",
+    "my",
+    "a",
+    "order",
+    "parcel",
+    "invoice",
+    "refund",
+    "card",
+    "app",
+    "login",
+    "password",
+    "error",
+    "payment",
+    "late",
+    "broken",
+    "support",
+    "please",
+    "since",
+    "yesterday",
+    "again",
+    "never",
+    "arrived",
+    "twice",
+    "charged",
+    "cannot",
+    "open",
+    "account",
+]
 
 
 @click.command()

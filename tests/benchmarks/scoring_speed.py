@@ -97,7 +97,7 @@ def cut_texts(folder: Path, path: Path, rows: int) -> list[str]:
         offsets = tokenizer.encode(text, add_special_tokens=False).offsets
         # A little less than the window: cleaning may turn a character into more of them.
         texts.append(
-            text if len(offsets) < MAX_TOKENS - 16 else text[: offsets[MAX_TOKENS - 16][0]]
+            text if len(offsets) <= MAX_TOKENS - 16 else text[: offsets[MAX_TOKENS - 16][0]]
         )
     return texts
 

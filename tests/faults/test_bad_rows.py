@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from schemas.home import Home
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(900)]
 
 
 def rows(home: Home, folder: str) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from schemas.home import Home
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 TARGETS = ("actor", "raylet", "driver", "session")
 RUNS = int(os.environ.get("SOAK_RUNS", len(TARGETS)))

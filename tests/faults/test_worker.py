@@ -84,6 +84,7 @@ def ids(staging: Staging, folder: str, **wanted: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_shard_scored_in_a_child_has_the_same_bytes(desk: Desk) -> None:
     """Workers may have been killed from outside: then nothing of it may show."""
     shard = desk.shards[0]
@@ -96,6 +97,7 @@ def test_a_shard_scored_in_a_child_has_the_same_bytes(desk: Desk) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_rows_that_end_their_process_are_found_and_the_others_keep_their_bytes(
     make_home: Callable[..., Home], inject: Callable[..., None]
 ) -> None:
@@ -118,6 +120,7 @@ def test_rows_that_end_their_process_are_found_and_the_others_keep_their_bytes(
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_what_was_found_before_a_kill_is_not_tried_again(
     desk: Desk, inject: Callable[..., None]
 ) -> None:
@@ -137,6 +140,7 @@ def test_what_was_found_before_a_kill_is_not_tried_again(
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_row_that_hangs_is_found_as_one_that_crashes(
     make_home: Callable[..., Home], inject: Callable[..., None]
 ) -> None:
@@ -149,6 +153,7 @@ def test_a_row_that_hangs_is_found_as_one_that_crashes(
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_model_that_cannot_be_loaded_is_no_rows_fault(desk: Desk) -> None:
     bundle = desk.home.root / "bundle"
     assert desk.task.score.model is not None

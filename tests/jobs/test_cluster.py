@@ -144,6 +144,7 @@ def published_files(home):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(600)
 def test_a_cluster_gives_the_bytes_of_one_machine_though_a_node_dies(
     tiny_home, tmp_path, write_night

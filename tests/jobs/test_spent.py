@@ -16,7 +16,10 @@ def answer(*, tokens: int = 0, error: str = "", **seconds: float):
     counters = Counters(rows_read=10, rows_scored=10, tokens_inferred=tokens)
     manifest = ShardManifest(shard=SHARD, counters=counters, scores=PART, quarantine=PART)
     done = {"manifest": "" if error else manifest.model_dump_json(), "error": error}
-    figures = {"text_s": 0.0, "infer_s": 0.0, "write_s": 0.0, "peak_mib": 300, "padding_tokens": 0}
+    figures = {
+        "text_s": 0.0, "infer_s": 0.0, "write_s": 0.0, "peak_mib": 300, "padding_tokens": 0,
+        "texts_remembered": 2,
+    }  # fmt: skip
     return done | figures | seconds
 
 
@@ -30,6 +33,7 @@ def test_answers_of_workers_add_up_and_a_failed_shard_costs_too():
     assert (effort.worker_seconds, effort.worker_peak_mib, effort.tokens) == (4.0, 350, 500)
     assert (effort.shards_scored, effort.shards_kept, effort.rows_scored) == (2, 3, 20)
     assert (effort.workers, effort.machines, effort.price_per_hour) == (2, 1, 0.5)
+    assert effort.texts_remembered == 6
 
 
 def test_shared_seconds_are_divided_by_the_work_that_each_run_was():
@@ -52,4 +56,6 @@ def test_a_worker_tells_its_seconds_by_step_and_its_memory():
     clock.lap("infer")
     figures = shard_figures(clock)
     assert 10 < figures.pop("peak_mib") < 100_000  # an interpreter, counted in MiB
-    assert figures == {"text_s": 1.5, "infer_s": 2.25, "write_s": 0.25, "padding_tokens": 0}
+    assert figures == {
+        "text_s": 1.5, "infer_s": 2.25, "write_s": 0.25, "padding_tokens": 0, "texts_remembered": 0,
+    }  # fmt: skip

@@ -20,6 +20,7 @@ EFFORT = Effort(
     worker_seconds=40.0,
     workers=2,
     shards_kept=1,
+    texts_remembered=7,
     tokens=300_000,
     padding_tokens=100_000,
     worker_peak_mib=512,
@@ -52,7 +53,8 @@ def test_a_line_says_what_people_ask_for():
     assert describe_effort(EFFORT) == (
         "4000 rows in 36.0 s (survey 1.0 s, start 9.0 s, scoring 25.0 s, publish 1.0 s), "
         "200 rows/s and 15000 tokens/s of 2 workers (text 4.0 s, infer 35.0 s, write 1.0 s), "
-        "padding 25.0%, at most 512 MiB a worker, 1 shards were done before, 0.0025 per 1,000 rows"
+        "padding 25.0%, at most 512 MiB a worker, 1 shards were done before, "
+        "7 texts were remembered, 0.0025 per 1,000 rows"
     )
 
 
