@@ -98,22 +98,33 @@ def _days(nights: list[Night]) -> Table:
 
 
 def _costs(nights: list[Night]) -> Table:
+    """A line for each date; padding and price only where there are some."""
+    lines = [_cost_line(night) for night in nights]
     table = Table(title="how it was scored", title_justify="left")
-    for name in ("date", "rows", "workers", "rows/s", "tokens/s", "padding", "MiB a worker",
-                 "seconds", "per 1,000 rows"):  # fmt: skip
+    names = [name for name in lines[0] if any(line[name] for line in lines)]
+    for name in names:
         table.add_column(name, justify="left" if name == "date" else "right")
-    table.add_column("of which", overflow="fold")
-    for night in nights:
-        effort = night.effort
-        cost = cost_per_1000_rows(effort)
-        table.add_row(
-            night.manifest.date, str(effort.rows_scored), str(effort.workers),
-            f"{rows_per_s(effort):.0f}", f"{tokens_per_s(effort):.0f}",
-            f"{padding_share(effort):.1%}", str(effort.worker_peak_mib),
-            f"{total_s(effort):.1f}", "" if cost is None else f"{cost:.4f}",
-            ", ".join(f"{step} {seconds:.1f}" for step, seconds in effort.steps.items()),
-        )  # fmt: skip
+    for line in lines:
+        table.add_row(*(line[name] for name in names))
     return table
+
+
+def _cost_line(night: Night) -> dict[str, str]:
+    effort = night.effort
+    cost, padding = cost_per_1000_rows(effort), padding_share(effort)
+    return {
+        "date": night.manifest.date,
+        "rows": str(effort.rows_scored),
+        "workers": str(effort.workers),
+        "rows/s": f"{rows_per_s(effort):.0f}",
+        "tokens/s": f"{tokens_per_s(effort):.0f}",
+        "padding": f"{padding:.1%}" if padding else "",
+        "MiB a worker": str(effort.worker_peak_mib),
+        "seconds": f"{total_s(effort):.1f}",
+        "of which scoring": f"{effort.steps.get('scoring', 0.0):.1f}",
+        "remembered": str(effort.texts_remembered or ""),
+        "per 1,000 rows": "" if cost is None else f"{cost:.4f}",
+    }
 
 
 def _cost_figures(effort: Effort) -> dict[str, Any]:
