@@ -40,6 +40,7 @@ class Progress:
         self._done = Counters()
         self._shards_done = self._shards_failed = 0
         self._start = self._last_line = clock()
+        self._is_said = False  # whether a line has told all that was added
         self._bar: RichProgress | None = None
         if sys.stderr.isatty():
             self._bar = _bar()
@@ -53,14 +54,16 @@ class Progress:
             self._shards_done += 1
         else:
             self._shards_failed += 1
+        self._is_said = False
         self._say_if_due()
 
     def close(self) -> None:
-        """Ends the bar and logs the whole."""
+        """Ends the bar and logs the whole, unless the last line was that."""
         if self._bar is not None:
             self._bar.stop()
         self._tell()
-        log.info("%s", self.line())
+        if not self._is_said:
+            log.info("%s", self.line())
 
     def line(self) -> str:
         """The figures in one line."""
@@ -91,6 +94,7 @@ class Progress:
         self._tell()
         if self._bar is None:
             log.info("%s", self.line())
+            self._is_said = True
 
 
 def _bar() -> RichProgress:

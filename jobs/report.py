@@ -13,7 +13,6 @@ from jobs.options import Context, dates_options, job, overrides_argument
 from pipeline.outcome_report import Night, compare_with_outcomes, read_night, read_scores
 from pipeline.run_report import (
     cost_per_1000_rows,
-    padding_share,
     rows_per_s,
     tokens_per_s,
     total_s,
@@ -98,7 +97,7 @@ def _days(nights: list[Night]) -> Table:
 
 
 def _costs(nights: list[Night]) -> Table:
-    """A line for each date; padding and price only where there are some."""
+    """A line for each date; remembered texts and a price only where there are some."""
     lines = [_cost_line(night) for night in nights]
     table = Table(title="how it was scored", title_justify="left")
     names = [name for name in lines[0] if any(line[name] for line in lines)]
@@ -111,14 +110,13 @@ def _costs(nights: list[Night]) -> Table:
 
 def _cost_line(night: Night) -> dict[str, str]:
     effort = night.effort
-    cost, padding = cost_per_1000_rows(effort), padding_share(effort)
+    cost = cost_per_1000_rows(effort)
     return {
         "date": night.manifest.date,
         "rows": str(effort.rows_scored),
         "workers": str(effort.workers),
         "rows/s": f"{rows_per_s(effort):.0f}",
         "tokens/s": f"{tokens_per_s(effort):.0f}",
-        "padding": f"{padding:.1%}" if padding else "",
         "MiB a worker": str(effort.worker_peak_mib),
         "seconds": f"{total_s(effort):.1f}",
         "of which scoring": f"{effort.steps.get('scoring', 0.0):.1f}",
@@ -133,7 +131,6 @@ def _cost_figures(effort: Effort) -> dict[str, Any]:
         "shards_kept": effort.shards_kept,
         "rows_per_s": round(rows_per_s(effort), 1),
         "tokens_per_s": round(tokens_per_s(effort), 1),
-        "padding_share": round(padding_share(effort), 4),
         "worker_peak_mib": effort.worker_peak_mib,
         "seconds": round(total_s(effort), 3),
         "cost_per_1000_rows": cost_per_1000_rows(effort),

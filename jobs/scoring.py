@@ -204,7 +204,10 @@ def score_shards(
     ).map(
         ShardWorker,
         fn_constructor_args=(bundle, task, model, cleaner_version, saving, plans),
-        compute=ray.data.ActorPoolStrategy(size=min(workers, len(work))),
+        # One at a time: by default the first worker to be ready takes several, and others idle.
+        compute=ray.data.ActorPoolStrategy(
+            size=min(workers, len(work)), max_tasks_in_flight_per_actor=1
+        ),
         num_cpus=1,
         num_gpus=1 if task.score.device == "gpu" else None,
     )

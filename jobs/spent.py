@@ -26,7 +26,6 @@ class Spent:
     worker_steps: Counter[str] = field(default_factory=Counter)
     worker_seconds: float = 0.0
     worker_peak_mib: int = 0
-    padding_tokens: int = 0
     texts_remembered: int = 0
     counters: Counters = field(default_factory=Counters)
 
@@ -36,7 +35,6 @@ class Spent:
         self.worker_steps.update(dict(zip(WORKER_STEPS, figures, strict=True)))
         self.worker_seconds += sum(figures)
         self.worker_peak_mib = max(self.worker_peak_mib, answer["peak_mib"])
-        self.padding_tokens += answer["padding_tokens"]
         self.texts_remembered += answer["texts_remembered"]
         if not answer["manifest"]:
             return Counters()
@@ -62,7 +60,6 @@ class Spent:
             workers=workers,
             shards_kept=kept,
             tokens=self.counters.tokens_inferred,
-            padding_tokens=self.padding_tokens,
             texts_remembered=self.texts_remembered,
             worker_peak_mib=self.worker_peak_mib,
             steps=_rounded(self.steps),
@@ -72,16 +69,10 @@ class Spent:
         )
 
 
-def shard_figures(
-    clock: StepClock, *, padding_tokens: int = 0, texts_remembered: int = 0
-) -> dict[str, Any]:
-    """What a worker adds to its answer: seconds by step, its memory's peak, padding."""
+def shard_figures(clock: StepClock, *, texts_remembered: int = 0) -> dict[str, Any]:
+    """What a worker adds to its answer: seconds by step, and its memory's peak."""
     seconds = {f"{step}_s": clock.seconds.get(step, 0.0) for step in WORKER_STEPS}
-    return seconds | {
-        "peak_mib": peak_rss_mib(),
-        "padding_tokens": padding_tokens,
-        "texts_remembered": texts_remembered,
-    }
+    return seconds | {"peak_mib": peak_rss_mib(), "texts_remembered": texts_remembered}
 
 
 def divide(seconds: Mapping[str, float], spent: Sequence[Spent]) -> None:

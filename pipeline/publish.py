@@ -188,9 +188,7 @@ class Partition:
         manifest.write(self.scores / name / MANIFEST_FILE)
         manifest.write(self.scores / MANIFEST_FILE)
         self._log(manifest.run, effort, publish_s=time.monotonic() - started)
-        self._supersede_others(manifest.run, keep_runs=keep_runs)
-        _sweep(self.scores)
-        shutil.rmtree(self._staging, ignore_errors=True)
+        self._tidy(manifest.run, keep_runs=keep_runs)
 
     def _verify(self, folder: Path, parts: Sequence[PartFile], staging: Staging) -> None:
         path = _damaged(folder, parts)
@@ -210,7 +208,12 @@ class Partition:
             return
         if [line.run for line in self.publications()][-1:] != [manifest.run]:
             self._log(manifest.run, Effort(), publish_s=0.0)
-        self._supersede_others(manifest.run, keep_runs=keep_runs)
+        self._tidy(manifest.run, keep_runs=keep_runs)
+
+    def _tidy(self, run: str, *, keep_runs: int) -> None:
+        self._supersede_others(run, keep_runs=keep_runs)
+        _sweep(self.scores)
+        shutil.rmtree(self._staging, ignore_errors=True)
 
     def _log(self, run: str, effort: Effort, *, publish_s: float) -> None:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")

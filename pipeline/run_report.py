@@ -32,14 +32,8 @@ def rows_per_s(effort: Effort) -> float:
 
 
 def tokens_per_s(effort: Effort) -> float:
-    """Tokens a second of all workers together, padding not counted."""
+    """Tokens a second of all workers together."""
     return _rate(effort.tokens, effort)
-
-
-def padding_share(effort: Effort) -> float:
-    """Share of the computed tokens that were padding, 0 to 1."""
-    computed = effort.tokens + effort.padding_tokens
-    return effort.padding_tokens / computed if computed else 0.0
 
 
 def cost_per_1000_rows(effort: Effort) -> float | None:
@@ -63,7 +57,6 @@ def describe_effort(effort: Effort) -> str:
         f"{effort.rows_scored} rows in {total_s(effort):.1f} s ({_steps(effort.steps)})",
         f"{rows_per_s(effort):.0f} rows/s and {tokens_per_s(effort):.0f} tokens/s of "
         f"{effort.workers} workers ({_steps(effort.worker_steps)})",
-        f"padding {padding_share(effort):.1%}",
         f"at most {effort.worker_peak_mib} MiB a worker",
     ]
     if effort.shards_kept:

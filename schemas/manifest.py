@@ -247,7 +247,6 @@ class Effort(Document):
     workers: Count = 0
     shards_kept: Count = 0
     tokens: Count = 0
-    padding_tokens: Count = 0
     worker_peak_mib: Count = 0
     steps: dict[str, float] = {}
     worker_steps: dict[str, float] = {}

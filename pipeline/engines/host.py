@@ -16,7 +16,7 @@ from schemas.fingerprint import digest_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VNNI = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
+_VNNI = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 _TELLING = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "asimddp")
 CPUS_VARIABLE = "NIGHTMILL_CPUS"
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -87,6 +87,11 @@ def describe_host() -> Host:
     flags = {flag for _, value in _processor() for flag in value.split()}
     features = tuple(name for name in _TELLING if name in flags)
     return Host(cpu_features=features, onnxruntime=ort.__version__)
+
+
+def has_vnni() -> bool:
+    """Whether INT8 products are added up in 32 bits in one instruction, so that none overflows."""
+    return not _VNNI.isdisjoint(describe_host().cpu_features)
 
 
 def host_kind() -> str:

@@ -22,6 +22,7 @@ _SAMPLE_BYTES = 64 << 10
 _TOLD_LINES = 1000  # lines beyond ASCII that are enough to tell
 _MIN_BAD_LINES = 3  # one or two damaged rows say nothing of their file
 _MIN_NUL_SHARE = 0.05
+_SEPARATORS = frozenset(b'\r\n\t,;:"{}')
 _CARRIED = "nightmill-carried"
 _MARKS = (  # the longer ones first: UTF-32's begins with UTF-16's
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -93,12 +94,15 @@ def _carry(error: UnicodeError) -> tuple[str, int]:
 
 def _utf16_without_mark(head: bytes) -> str | None:
     """UTF-16 shows in NULs beside ASCII characters: nearly all before, or all behind them."""
-    even, odd = head[0::2].count(0), head[1::2].count(0)
-    enough = max(2, len(head) // 2 * _MIN_NUL_SHARE)
-    if odd >= enough and even <= odd // 10:
-        return "utf-16-le"
-    if even >= enough and odd <= even // 10:
-        return "utf-16-be"
+    even, odd = head[0::2], head[1::2]
+    for name, characters, zeros in (("utf-16-le", even, odd), ("utf-16-be", odd, even)):
+        enough = max(2, len(head) // 2 * _MIN_NUL_SHARE)
+        if zeros.count(0) < enough or characters.count(0) > zeros.count(0) // 10:
+            continue
+        # Texts of UTF-8 may hold NULs, but what stands between them has none beside it.
+        beside = [z == 0 for c, z in zip(characters, zeros, strict=False) if c in _SEPARATORS]
+        if sum(beside) * 2 > len(beside):
+            return name
     return None
 
 

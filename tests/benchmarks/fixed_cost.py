@@ -27,18 +27,15 @@ import click
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from report import cpu_name, write_section
+from untrained_bundle import write_bundle
 
-from pipeline.clean import Cleaner
-from pipeline.engines.host import describe_host, usable_cpus
+from pipeline.engines.host import usable_cpus
 from pipeline.engines.registry import Registry
-from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.heads import head_slices
 from pipeline.model.backbone import save_tokenizer
 from pipeline.model.checkpoint import new_classifier
 from pipeline.model.export import export_onnx
 from pipeline.model.quantize import prepare_for_quantization, quantize_to_dynamic
-from schemas.bundle import BUNDLE_FILE, MODEL_FILE, TOKENIZER_FILE, BundleSpec, HeadMetrics
-from schemas.fingerprint import digest_of_file
 from schemas.home import Home
 from schemas.load import load_task
 
@@ -88,34 +85,14 @@ def command(*arguments: str, home: Home) -> list[str]:
 
 def register_model(home: Home, task: TaskConfig, folder: Path) -> None:
     """Makes a bundle whose heads are random and has it as champion."""
-    folder.mkdir()
-    source = folder / "source.onnx"
-    export_onnx(new_classifier(task.train, head_slices(task.heads)), source)
-    prepared = prepare_for_quantization(source, folder / "prepared.onnx")
-    quantize_to_dynamic(prepared, folder / MODEL_FILE)
-    for path in (source, prepared):
-        path.unlink()
-    save_tokenizer(task.train.backbone, folder / TOKENIZER_FILE)
-    special_tokens = BackboneTokenizer(folder / TOKENIZER_FILE).special_tokens
-    nothing = HeadMetrics(
-        rows=0, accuracy=0.0, accuracy_interval=(0.0, 0.0), macro_f1=0.0,
-        macro_f1_interval=(0.0, 0.0), expected_calibration_error=0.0, majority_accuracy=0.0,
-    )  # fmt: skip
-    BundleSpec(
-        task=task,
-        label_digests={name: labels.digest for name, labels in task.label_sets.items()},
-        temperatures=dict.fromkeys(task.heads, 1.0),
-        cleaner_version=Cleaner(task.clean, special_tokens=special_tokens).version,
-        special_tokens=special_tokens,
-        variant="int8_dynamic",
-        files={name: digest_of_file(folder / name) for name in (MODEL_FILE, TOKENIZER_FILE)},
-        backbone=task.train.backbone,
-        training_run="none",
-        data_digest="0" * 64,
-        metrics=dict.fromkeys(task.heads, nothing),
-        gates=(),
-        host=describe_host(),
-    ).write(folder / BUNDLE_FILE)
+    with tempfile.TemporaryDirectory() as scratch:
+        source, model = Path(scratch) / "source.onnx", Path(scratch) / "int8.onnx"
+        export_onnx(new_classifier(task.train, head_slices(task.heads)), source)
+        prepared = prepare_for_quantization(source, Path(scratch) / "prepared.onnx")
+        quantize_to_dynamic(prepared, model)
+        tokenizer = Path(scratch) / "tokenizer.json"
+        save_tokenizer(task.train.backbone, tokenizer)
+        write_bundle(folder, task, "int8_dynamic", model=model, tokenizer=tokenizer)
     registry = Registry(home)
     run = registry.start_run(TASK, "none", params={})
     version = registry.register(TASK, folder, run_id=run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ def make_models(folder: Path, calibration: list[str]) -> None:
     import torch
     from ctranslate2.converters import TransformersConverter
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from untrained_bundle import write_bundle
 
     from pipeline.model.backbone import load_encoder, locate, save_tokenizer
     from pipeline.model.export import export_onnx
@@ -45,6 +45,7 @@ def make_models(folder: Path, calibration: list[str]) -> None:
         quantize_to_dynamic,
         quantize_to_static,
     )
+    from schemas.load import parse_task
 
     torch.manual_seed(SEED)
     place = locate(BACKBONE)
@@ -65,39 +66,12 @@ def make_models(folder: Path, calibration: list[str]) -> None:
     AutoTokenizer.from_pretrained(place).save_pretrained(folder / "hub")
     np.save(folder / "head.npy", network.heads.weight.detach().numpy())
     TransformersConverter(place).convert(str(folder / "ct2"), quantization="int8", force=True)
+    task = parse_task(raw_task("x"), source="bench")
     for variant in ("int8_static", "int8_dynamic"):
-        make_bundle(folder, variant)
-
-
-def make_bundle(folder: Path, variant: str) -> None:
-    """A bundle as `nightmill bundle` makes it, but for metrics and gates."""
-    from pipeline.clean import Cleaner
-    from pipeline.engines.host import describe_host
-    from pipeline.engines.tokenizer import BackboneTokenizer
-    from schemas.bundle import BUNDLE_FILE, MODEL_FILE, TOKENIZER_FILE, BundleSpec
-    from schemas.fingerprint import digest_of_file
-    from schemas.load import parse_task
-
-    task, bundle = parse_task(raw_task("x"), source="bench"), folder / variant
-    bundle.mkdir()
-    shutil.copyfile(folder / f"{variant}.onnx", bundle / MODEL_FILE)
-    shutil.copyfile(folder / "tokenizer.json", bundle / TOKENIZER_FILE)
-    special_tokens = BackboneTokenizer(bundle / TOKENIZER_FILE).special_tokens
-    BundleSpec(
-        task=task,
-        label_digests={name: labels.digest for name, labels in task.label_sets.items()},
-        temperatures={"label": 1.0},
-        cleaner_version=Cleaner(task.clean, special_tokens=special_tokens).version,
-        special_tokens=special_tokens,
-        variant=variant,
-        files={name: digest_of_file(bundle / name) for name in (MODEL_FILE, TOKENIZER_FILE)},
-        backbone=BACKBONE,
-        training_run="bench",
-        data_digest="0" * 64,
-        metrics={},
-        gates=(),
-        host=describe_host(),
-    ).write(bundle / BUNDLE_FILE)
+        write_bundle(
+            folder / variant, task, variant,
+            model=folder / f"{variant}.onnx", tokenizer=folder / "tokenizer.json",
+        )  # fmt: skip
 
 
 def flow_and_task(folder: Path, variant: str):

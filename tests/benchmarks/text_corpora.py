@@ -29,6 +29,8 @@ from text_memory import DATA, tokenizer_file
 from pipeline.bundle import text_flow
 from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.flow import Prepared
+from pipeline.leakage import without_leaks
+from pipeline.model.labelled import Example
 from pipeline.read import read_shard
 from pipeline.survey import find_inputs, survey
 from schemas.home import Home
@@ -46,6 +48,8 @@ class Account:
     long: int = 0
     changed: Counter[str] = field(default_factory=Counter)
     languages: Counter[str] = field(default_factory=Counter)
+    right_language: int = 0
+    examples: list[Example] = field(default_factory=list)
 
 
 def account(folder: Path, scratch: Path) -> Account:
@@ -74,9 +78,20 @@ def account(folder: Path, scratch: Path) -> Account:
             found.long += len(windows) > 1
             found.changed.update(item.flags)
             found.languages[item.lang] += 1
+            found.right_language += item.lang == item.record.values["lang"]
+            found.examples.append(_example(item))
     assert found.rows == sum(file.rows for file in surveyed.inputs)
     assert found.rows == found.prepared + found.rejected.total()
     return found
+
+
+def _example(item: Prepared) -> Example:
+    """What the check for leaks wants to know of a text."""
+    record = item.record
+    return Example(
+        record_id=record.record_id, text_hash=item.text_hash, split=Path(record.source_file).stem,
+        lang=item.lang, texts=item.texts, windows=(), targets={},
+    )  # fmt: skip
 
 
 @click.command()
@@ -94,10 +109,11 @@ def main(data: Path, write: bool) -> None:
             total.rejected.update(found.rejected)
     text = f"""All {len(lines)} sets, all splits, default settings: {total.rows:,} rows read = {total.prepared:,} prepared + {total.rejected.total():,}
 rejected ({_counts(total.rejected) or "none"}). The empty ones are strings of nothing but scripts, HTML
-tags and invisible characters, all in naughty_strings.
+tags and invisible characters, all in naughty_strings. Leaks are texts at least 0.85 alike between the sets' own splits, counted in the
+split that they would be left out of.
 
-| set | rows | prepared | rejected | over one window | texts changed by a step | languages told most often |
-| --- | --- | --- | --- | --- | --- | --- |
+| set | rows | prepared | rejected | over one window | texts changed by a step | languages told most often | as the set says | left out as leaks |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {chr(10).join(lines)}
 
 Command: `python tests/benchmarks/text_corpora.py`, Python {platform.python_version()}."""
@@ -108,14 +124,16 @@ Command: `python tests/benchmarks/text_corpora.py`, Python {platform.python_vers
 
 def _line(name: str, found: Account) -> str:
     languages = ", ".join(f"{n:,} {lang}" for lang, n in found.languages.most_common(3))
+    _, leaks = without_leaks(found.examples, similarity=0.85)
     return (
         f"| {name} | {found.rows:,} | {found.prepared:,} | {_counts(found.rejected)} | {found.long:,} | "
-        f"{_counts(found.changed)} | {languages} |"
+        f"{_counts(found.changed)} | {languages} | {found.right_language / found.prepared:.1%} | "
+        f"{_counts(Counter(leaks.counts))} |"
     )
 
 
 def _counts(counter: Counter[str]) -> str:
-    return ", ".join(f"{n:,} {name}" for name, n in counter.most_common())
+    return ", ".join(f"{n:,} {name}" for name, n in counter.most_common() if n)
 
 
 if __name__ == "__main__":

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
+import itertools
 import os
-from typing import TYPE_CHECKING
+import random
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline import publish
-from pipeline.publish import Partition, reconcile
+from pipeline.publish import PUBLICATIONS_FILE, Partition, reconcile
 from schemas.errors import TransientError
+from schemas.home import Home
 from schemas.manifest import Counters, ModelRef, PartitionManifest, Shard
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-
-    from schemas.home import Home
 
 DATE = dt.date(2026, 11, 28)
 SHARD = Shard(
@@ -51,6 +54,95 @@ def put(partition: Partition, run: str, *, keep_runs: int = 1) -> PartitionManif
     manifest = stage(partition, run)
     partition.publish(manifest, keep_runs=keep_runs)
     return manifest
+
+
+class KilledError(BaseException):
+    """Not an Exception: nothing may catch it, as nothing catches kill -9."""
+
+
+@contextmanager
+def killed_before(call: int | None) -> Iterator[list[str]]:
+    """Ends the block before its file operation number `call`; tells which ones it made."""
+    made: list[str] = []
+
+    def dying(name: str) -> Callable[..., Any]:
+        operation = getattr(os, name)
+
+        def operate(*args: Any, **options: Any) -> Any:
+            if len(made) == call:
+                raise KilledError
+            made.append(name)
+            return operation(*args, **options)
+
+        return operate
+
+    with pytest.MonkeyPatch.context() as patch, suppress(KilledError):
+        for name in ("rename", "replace", "unlink", "rmdir", "mkdir", "link", "fsync"):
+            patch.setattr(os, name, dying(name))
+        yield made
+
+
+def put_again(partition: Partition, manifest: PartitionManifest) -> None:
+    """What the next run of `nightmill score` does about a run whose shards are all done."""
+    found = partition.reusable(manifest.run)
+    if found is not None and found == partition.current():
+        partition.settle(keep_runs=1)
+    else:
+        partition.publish(found or manifest, keep_runs=1)
+
+
+def files_of(home: Home) -> dict[str, bytes]:
+    """Bytes of all files and names of all folders, but for the log of publications."""
+    found = {}
+    for path in sorted(home.root.rglob("*")):
+        if path.name != PUBLICATIONS_FILE:
+            found[str(path.relative_to(home.root))] = path.read_bytes() if path.is_file() else b""
+    return found
+
+
+@pytest.fixture
+def third_run(tmp_path: Path) -> Callable[[], tuple[Home, Partition, PartitionManifest]]:
+    """Makes a home with one run superseded, one published, and one staged."""
+    numbers = itertools.count()
+
+    def make() -> tuple[Home, Partition, PartitionManifest]:
+        home = Home(tmp_path / f"home{next(numbers)}")
+        partition = Partition(home, "tiny", DATE)
+        put(partition, "run-a")
+        put(partition, "run-b")
+        partition.staging("run-c").begin()
+        return home, partition, stage(partition, "run-c")
+
+    return make
+
+
+def check_kills(
+    made: tuple[Home, Partition, PartitionManifest], kills: Sequence[int], after: dict[str, bytes]
+) -> None:
+    """Kills publication after publication; then one is left in peace."""
+    home, partition, manifest = made
+    for call in kills:
+        with killed_before(call):
+            put_again(partition, manifest)
+        current = partition.intact()  # what a reader finds: the old run or the new one, whole
+        assert current.run in {"run-b", "run-c"}
+    put_again(partition, manifest)
+    assert files_of(home) == after
+    assert [line.run for line in partition.publications()] == ["run-a", "run-b", "run-c"]
+
+
+def test_failure_08_a_kill_at_any_file_operation_of_a_publication_is_mended_by_the_next(
+    third_run: Callable[[], tuple[Home, Partition, PartitionManifest]],
+) -> None:
+    home, partition, manifest = third_run()
+    with killed_before(None) as made:
+        put_again(partition, manifest)
+    after, chance = files_of(home), random.Random(8)
+    assert made.count("rename") >= 4
+    for call in range(len(made)):
+        check_kills(third_run(), [call], after)
+    for kills in (chance.choices(range(len(made)), k=3) for _ in range(40)):
+        check_kills(third_run(), kills, after)
 
 
 def superseded(home: Home) -> list[str]:

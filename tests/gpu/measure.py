@@ -21,12 +21,13 @@ import numpy as np
 import onnxruntime as ort
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+from untrained_bundle import write_bundle
 
 from pipeline.bundle import scoring_flow
-from pipeline.clean import Cleaner
 from pipeline.engines import gpu_session
 from pipeline.engines.gpu_session import CUDA_PROVIDER, gpu_encoder
-from pipeline.engines.host import describe_host
 from pipeline.engines.onnx_session import CPU_PROVIDER, OnnxEncoder
 from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.heads import head_slices
@@ -36,9 +37,8 @@ from pipeline.model.half import convert_to_half
 from pipeline.model.quantize import prepare_for_quantization, quantize_to_static
 from pipeline.rows import RawRow
 from pipeline.window import Window
-from schemas.bundle import BUNDLE_FILE, MODEL_FILE, TOKENIZER_FILE, BundleSpec
+from schemas.bundle import MODEL_FILE, TOKENIZER_FILE
 from schemas.errors import NightmillError
-from schemas.fingerprint import digest_of_file
 from schemas.load import parse_task
 
 if TYPE_CHECKING:
@@ -110,30 +110,10 @@ def _make_bundles(work: Path, task: TaskConfig) -> dict[Variant, Path]:
     files["int8_static"] = quantize_to_static(
         prepared, work / "int8.onnx", calibration=_windows(tokenizer, 64, task), input_names=names
     )
-    return {name: _bundle(work / name, task, name, path, tokenizer) for name, path in files.items()}
-
-
-def _bundle(folder: Path, task: TaskConfig, variant: Variant, model: Path, tokenizer: Path) -> Path:
-    folder.mkdir()
-    (folder / MODEL_FILE).write_bytes(model.read_bytes())
-    (folder / TOKENIZER_FILE).write_bytes(tokenizer.read_bytes())
-    special = BackboneTokenizer(tokenizer).special_tokens
-    BundleSpec(
-        task=task,
-        label_digests={name: labels.digest for name, labels in task.label_sets.items()},
-        temperatures={"intent": 1.0},
-        cleaner_version=Cleaner(task.clean, special_tokens=special).version,
-        special_tokens=special,
-        variant=variant,
-        files={name: digest_of_file(folder / name) for name in (MODEL_FILE, TOKENIZER_FILE)},
-        backbone=task.train.backbone,
-        training_run="none",
-        data_digest="0" * 64,
-        metrics={},
-        gates=(),
-        host=describe_host(),
-    ).write(folder / BUNDLE_FILE)
-    return folder
+    return {
+        name: write_bundle(work / name, task, name, model=path, tokenizer=tokenizer)
+        for name, path in files.items()
+    }
 
 
 def _texts(count: int) -> list[str]:

@@ -35,11 +35,15 @@ def test_what_a_retry_can_finish_comes_first(
     assert [record.getMessage() for record in caplog.records] == others
 
 
-def test_without_failures_nothing_happens() -> None:
-    kept = Failures()
-    with kept.kept():
-        pass
-    kept.raise_outcome()
+def test_without_failures_blocks_run_to_their_end_and_nothing_is_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept, done = Failures(), []
+    for date in (1, 2):
+        with kept.kept():
+            done.append(date)
+    assert kept.raise_outcome() is None
+    assert (done, caplog.records) == ([1, 2], [])
 
 
 def test_a_bug_is_not_kept() -> None:

@@ -17,7 +17,7 @@ def answer(*, tokens: int = 0, error: str = "", **seconds: float):
     manifest = ShardManifest(shard=SHARD, counters=counters, scores=PART, quarantine=PART)
     done = {"manifest": "" if error else manifest.model_dump_json(), "error": error}
     figures = {
-        "text_s": 0.0, "infer_s": 0.0, "write_s": 0.0, "peak_mib": 300, "padding_tokens": 0,
+        "text_s": 0.0, "infer_s": 0.0, "write_s": 0.0, "peak_mib": 300,
         "texts_remembered": 2,
     }  # fmt: skip
     return done | figures | seconds
@@ -57,5 +57,5 @@ def test_a_worker_tells_its_seconds_by_step_and_its_memory():
     figures = shard_figures(clock)
     assert 10 < figures.pop("peak_mib") < 100_000  # an interpreter, counted in MiB
     assert figures == {
-        "text_s": 1.5, "infer_s": 2.25, "write_s": 0.25, "padding_tokens": 0, "texts_remembered": 0,
+        "text_s": 1.5, "infer_s": 2.25, "write_s": 0.25, "texts_remembered": 0,
     }  # fmt: skip

@@ -22,7 +22,7 @@ from schemas.records import scores_schema
 from schemas.task import QuarantineConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pipeline.staging import Staging
     from schemas.home import Home
@@ -32,6 +32,33 @@ if TYPE_CHECKING:
 
 DATE = dt.date(2026, 11, 28)
 MODEL = ModelRef(name="tiny", version="1", digest="abc")
+
+
+@pytest.fixture(scope="module")
+def s3_server() -> Iterator[str]:
+    """The address of an S3 service on loopback."""
+    moto = pytest.importorskip("moto.server", reason="moto is not installed")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3_client(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A client of that service, which the environment now names with its credentials."""
+    import boto3
+
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3_server,
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    return boto3.client("s3", endpoint_url=s3_server)
 
 
 def line(name: str, body: str) -> str:

@@ -7,7 +7,6 @@ import pytest
 from pipeline.run_report import (
     cost_per_1000_rows,
     describe_effort,
-    padding_share,
     rows_per_s,
     tokens_per_s,
 )
@@ -22,7 +21,6 @@ EFFORT = Effort(
     shards_kept=1,
     texts_remembered=7,
     tokens=300_000,
-    padding_tokens=100_000,
     worker_peak_mib=512,
     steps={"survey": 1.0, "start": 9.0, "scoring": 25.0, "publish": 1.0},
     worker_steps={"text": 4.0, "infer": 35.0, "write": 1.0},
@@ -34,7 +32,6 @@ EFFORT = Effort(
 def test_rates_are_those_of_all_workers_while_they_worked():
     assert rows_per_s(EFFORT) == pytest.approx(200.0)
     assert tokens_per_s(EFFORT) == pytest.approx(15_000.0)
-    assert padding_share(EFFORT) == pytest.approx(0.25)
 
 
 def test_cost_counts_every_machine_for_all_its_seconds():
@@ -53,11 +50,11 @@ def test_a_line_says_what_people_ask_for():
     assert describe_effort(EFFORT) == (
         "4000 rows in 36.0 s (survey 1.0 s, start 9.0 s, scoring 25.0 s, publish 1.0 s), "
         "200 rows/s and 15000 tokens/s of 2 workers (text 4.0 s, infer 35.0 s, write 1.0 s), "
-        "padding 25.0%, at most 512 MiB a worker, 1 shards were done before, "
+        "at most 512 MiB a worker, 1 shards were done before, "
         "7 texts were remembered, 0.0025 per 1,000 rows"
     )
 
 
 def test_nothing_to_score_is_said_and_divides_by_nothing():
     assert describe_effort(Effort(seconds=1.25)) == "nothing to score, 1.2 s"
-    assert rows_per_s(Effort()) == tokens_per_s(Effort()) == padding_share(Effort()) == 0.0
+    assert rows_per_s(Effort()) == tokens_per_s(Effort()) == 0.0

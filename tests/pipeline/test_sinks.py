@@ -18,7 +18,6 @@ from schemas.manifest import PartitionManifest
 from schemas.task import SinkConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pipeline.engines.object_store import ObjectStore
@@ -61,37 +60,11 @@ class DyingStore:
         self._left -= 1
 
 
-@pytest.fixture(scope="module")
-def s3_address() -> Iterator[str]:
-    moto = pytest.importorskip("moto.server", reason="moto is not installed")
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
-
-
-@pytest.fixture
-def bucket(
-    s3_address: str, aws: None, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> str:
+def bucket(s3_client: Any, request: pytest.FixtureRequest) -> str:
     """The address of a prefix in a bucket of the test's own."""
-    import boto3
-
-    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_address)
     name = "".join(c if c.isalnum() else "-" for c in request.node.name.lower())[:60].strip("-")
-    boto3.client("s3", endpoint_url=s3_address).create_bucket(Bucket=name)
+    s3_client.create_bucket(Bucket=name)
     return f"s3://{name}/nightly"
 
 
@@ -216,7 +189,11 @@ def test_old_runs_stay_as_long_as_readers_may_hold_them(
 
 
 def test_all_sinks_are_tried_and_the_night_stays_published(
-    home: Home, tiny_task: TaskConfig, publish_rows: Any, aws: None, monkeypatch: pytest.MonkeyPatch
+    home: Home,
+    tiny_task: TaskConfig,
+    publish_rows: Any,
+    s3_client: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", CLOSED_PORT)
     manifest = publish_rows(FIRST)

@@ -154,6 +154,18 @@ def test_an_encoding_is_detected_and_recorded(tmp_path, codec, name, guessed):
     assert (found.shards[0].path == str(path)) == (name == "utf-8")
 
 
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark_is_told_in_scripts_far_from_ascii(tmp_path, codec):
+    texts = ["这个产品的质量非常好，我很满意。" * 3, "配送がとても遅いです。" * 4]
+    path = tmp_path / "a.csv"
+    path.write_bytes(
+        ("id,text\n" + "".join(f"{i},{t}\n" for i, t in enumerate(texts))).encode(codec)
+    )
+    found = surveyed(path)
+    assert outcomes(found) == texts
+    assert found.inputs[0].encoding == codec
+
+
 def test_a_guess_is_a_sentence_that_names_file_and_mend(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(ACCENTS.encode("cp1252"))

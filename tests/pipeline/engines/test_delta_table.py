@@ -20,9 +20,6 @@ from pipeline.engines import delta_table  # noqa: E402
 from pipeline.engines.delta_table import DeltaSink  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from schemas.home import Home
     from schemas.manifest import PartitionManifest
     from schemas.task import TaskConfig
@@ -35,27 +32,6 @@ OTHER_DATE = dt.date(2026, 11, 29)
 @pytest.fixture
 def sink(home: Home, tiny_task: TaskConfig) -> DeltaSink:
     return DeltaSink("lake", tiny_task.heads, resolve=home.resolve)
-
-
-@pytest.fixture(scope="module")
-def s3_address() -> Iterator[str]:
-    moto = pytest.importorskip("moto.server", reason="moto is not installed")
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
 
 
 def night(home: Home, manifest: PartitionManifest) -> LocalNight:
@@ -140,14 +116,8 @@ def test_the_tables_columns_are_those_of_the_scores(
         DeltaSink("lake", other, resolve=home.resolve).put(night(home, publish_rows(SECOND)))
 
 
-def test_s3(
-    home: Home, tiny_task: TaskConfig, publish_rows: Any, s3_address: str, aws: None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    import boto3
-
-    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_address)
-    boto3.client("s3", endpoint_url=s3_address).create_bucket(Bucket="lake")
+def test_s3(home: Home, tiny_task: TaskConfig, publish_rows: Any, s3_client: Any) -> None:
+    s3_client.create_bucket(Bucket="lake")
     sink = DeltaSink("s3://lake/nightly/", tiny_task.heads, resolve=home.resolve)
     first = night(home, publish_rows(FIRST))
     assert [sink.put(first), sink.put(first)] == [True, False]
@@ -159,11 +129,10 @@ def test_s3(
 
 
 def test_trouble_is_told_apart(
-    home: Home, tiny_task: TaskConfig, publish_rows: Any, s3_address: str, aws: None,
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    home: Home, tiny_task: TaskConfig, publish_rows: Any, s3_client: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     local = night(home, publish_rows(FIRST))
-    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_address)
     with pytest.raises(ConfigError, match=r"s3://no-such-bucket/tiny: refused"):
         DeltaSink("s3://no-such-bucket", tiny_task.heads, resolve=home.resolve).put(local)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from pipeline.batch import window_inputs
 from pipeline.batch_plan import BatchTable
+from pipeline.engines import onnx_session
+from pipeline.engines.host import has_vnni
 from pipeline.engines.onnx_session import OnnxEncoder, session_options
+from pipeline.model.quantize import quantize_to_dynamic
 from pipeline.window import Window
 from schemas.bundle import MODEL_FILE
 from schemas.errors import ArtifactError
@@ -24,6 +29,22 @@ if TYPE_CHECKING:
 WINDOWS = [
     Window((2, *range(5, 5 + length), 3), (0,) * (length + 2), 0, 1) for length in (1, 3, 9, 30, 3)
 ]
+
+
+@pytest.fixture
+def saturating_products(tmp_path: Path) -> Path:
+    """A dynamic INT8 product `(B, 64) x (64, 32)` of ones, all of which are the largest factors."""
+    weights = numpy_helper.from_array(np.ones((64, 32), np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "ones",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["B", 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["B", 32])],
+        [weights],
+    )
+    source, target = tmp_path / "ones.onnx", tmp_path / "int8.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), source)
+    return quantize_to_dynamic(source, target)
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +127,36 @@ def test_failure_23_a_session_takes_only_the_threads_it_is_given() -> None:
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
 
 
-def test_failure_24_int8_sums_do_not_overflow_where_there_is_no_vnni() -> None:
+def precise(options: ort.SessionOptions) -> bool:
+    try:
+        return options.get_session_config_entry("session.x64quantprecision") == "1"
+    except RuntimeError:  # there is no such entry
+        return False
+
+
+@pytest.mark.parametrize("vnni", [True, False])
+def test_failure_24_int8_sums_do_not_overflow_where_there_is_no_vnni(
+    vnni: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without this, U8S8 products saturate in 16 bits on AVX2 and AVX512, and labels are wrong."""
-    assert session_options(1).get_session_config_entry("session.x64quantprecision") == "1"
+    monkeypatch.setattr(onnx_session, "has_vnni", lambda: vnni)
+    assert precise(session_options(1)) is not vnni
+
+
+@pytest.mark.skipif(not has_vnni(), reason="the fast kernel is right on hosts with VNNI only")
+def test_failure_24_the_precise_kernel_gives_the_bytes_that_vnni_gives(
+    saturating_products: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = []
+    for vnni in (True, False):
+        monkeypatch.setattr(onnx_session, "has_vnni", lambda vnni=vnni: vnni)
+        session = ort.InferenceSession(
+            str(saturating_products), session_options(1), providers=["CPUExecutionProvider"]
+        )
+        answers.append(session.run(None, {"x": np.full((3, 64), 1, np.float32)})[0])
+    assert answers[0].tobytes() == answers[1].tobytes()
+    # 64 products of the largest factors, 255 x 127 each, would not fit 16 bits in pairs.
+    np.testing.assert_allclose(answers[0], np.full((3, 32), 64.0), rtol=1e-5)
 
 
 def test_windows_of_equal_length_share_a_call_and_keep_their_places(tiny_bundle: Path) -> None:

@@ -28,33 +28,12 @@ FILES = {
 CLOSED_PORT = "http://127.0.0.1:9"
 
 
-@pytest.fixture(scope="module")
-def s3_address():
-    moto = pytest.importorskip("moto.server", reason="moto is not installed")
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
-def bucket(s3_address, monkeypatch):
-    """The name of a bucket with `FILES`, at an address and with credentials by environment."""
-    import boto3
-
-    for name, value in {
-        "AWS_ENDPOINT_URL": s3_address,
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
-    client = boto3.client("s3", endpoint_url=s3_address)
-    client.create_bucket(Bucket="tickets")
+def bucket(s3_client):
+    """The name of a bucket with `FILES`."""
+    s3_client.create_bucket(Bucket="tickets")
     for name, content in FILES.items():
-        client.put_object(Bucket="tickets", Key=name, Body=content)
+        s3_client.put_object(Bucket="tickets", Key=name, Body=content)
     return "tickets"
 
 
