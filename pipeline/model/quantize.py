@@ -6,6 +6,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import onnx
 from onnxruntime.quantization import (
     CalibrationDataReader,
     CalibrationMethod,
@@ -17,6 +18,7 @@ from onnxruntime.quantization import (
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from pipeline.batch import window_inputs
+from pipeline.model.int8_products import merge_products
 from schemas.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -59,17 +61,24 @@ def quantize_to_static(
     """
     if not calibration:
         raise ArtifactError("static INT8 needs calibration texts, got none")
+    graph = onnx.load(str(source), load_external_data=False).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    without_weights = [
+        node.name
+        for node in graph.node
+        if node.op_type == "MatMul" and constants.isdisjoint(node.input)
+    ]
     with _quiet():
         quantize_static(
             str(source), str(target), _WindowReader(calibration, input_names),
             quant_format=QuantFormat.QDQ, per_channel=True, activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8, op_types_to_quantize=_OPERATORS,
-            calibrate_method=CalibrationMethod.MinMax,
-            extra_options={
-                "MatMulConstBOnly": True,
-                "OpTypesToExcludeOutputQuantization": ["MatMul", "Gemm"],
-            },
+            calibrate_method=CalibrationMethod.MinMax, nodes_to_exclude=without_weights,
+            extra_options={"OpTypesToExcludeOutputQuantization": ["MatMul", "Gemm"]},
         )  # fmt: skip
+    model = onnx.load(str(target))
+    merge_products(model)
+    onnx.save(model, str(target))
     return target
 
 

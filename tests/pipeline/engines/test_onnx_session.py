@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -98,9 +98,9 @@ def test_failure_32_a_session_on_another_provider_than_asked_for_is_refused(
     monkeypatch.setattr(ort, "get_available_providers", lambda: [asked, "CPUExecutionProvider"])
     make = ort.InferenceSession
 
-    def falls_back(path: str, options: ort.SessionOptions, providers: list[str]) -> object:
+    def falls_back(path: str, options: object, providers: list[str], **others: Any) -> object:
         assert providers == [asked]
-        return make(path, options, providers=["CPUExecutionProvider"])
+        return make(path, options, providers=["CPUExecutionProvider"], **others)
 
     monkeypatch.setattr(ort, "InferenceSession", falls_back)
     with pytest.raises(ArtifactError, match=f"asked for provider {asked}, the session runs on CPU"):

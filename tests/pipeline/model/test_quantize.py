@@ -95,6 +95,22 @@ def test_dynamic_int8_moves_with_its_neighbours_unless_alone(files: dict[str, Pa
     assert np.array_equal(encoder.logits(windows[::-1])[::-1], alone)
 
 
+def test_static_int8_has_every_product_with_weights_and_its_bias_in_one_operator(
+    files: dict[str, Path],
+) -> None:
+    graph = onnx.load(str(files["static"])).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    products = [node for node in graph.node if node.op_type == "MatMulIntegerToFloat"]
+    assert len(products) == 2 * 6
+    assert all(len(node.input) == 7 for node in products)
+    makers = {name: node.op_type for node in graph.node for name in node.output}
+    in_attention = [node for node in graph.node if node.op_type == "MatMul"]
+    assert len(in_attention) == 2 * 2
+    for node in in_attention:  # these stay fp32
+        assert not constants.intersection(node.input)
+        assert "DequantizeLinear" not in {makers[name] for name in node.input}
+
+
 def test_static_int8_needs_calibration(files: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="static INT8 needs calibration texts, got none"):
         quantize_to_static(
