@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # Workers may die while they load the model, as where a machine is lost; not one after the other.
 _MAX_DEATHS_WHILE_LOADING = 10
 _PAUSE_S = 1.0  # before a file that could not be read or written is tried again
+_MANY_SHARDS = 8  # for each worker: then it does not matter which one is ready first
 log = logging.getLogger(__name__)
 
 
@@ -204,9 +205,9 @@ def score_shards(
     ).map(
         ShardWorker,
         fn_constructor_args=(bundle, task, model, cleaner_version, saving, plans),
-        # One at a time: by default the first worker to be ready takes several, and others idle.
         compute=ray.data.ActorPoolStrategy(
-            size=min(workers, len(work)), max_tasks_in_flight_per_actor=1
+            size=min(workers, len(work)),
+            max_tasks_in_flight_per_actor=_shards_at_hand(len(work), workers),
         ),
         num_cpus=1,
         num_gpus=1 if task.score.device == "gpu" else None,
@@ -225,6 +226,15 @@ def score_shards(
             f"Ray stopped before all {len(work)} shards were done ({type(error).__name__}: "
             f"{str(error)[:500]}); finished shards are kept, run again"
         ) from error
+
+
+def _shards_at_hand(shards: int, workers: int) -> int:
+    """How many shards a worker may hold: the one it scores and, in a long night, the next.
+
+    Without a next one it waits a tenth of a second for the driver each time. In a short night the
+    first worker to be ready would take two, and another none.
+    """
+    return 2 if shards >= _MANY_SHARDS * workers else 1
 
 
 def _signs_of_life(folders: Sequence[Path]) -> dict[str, int]:

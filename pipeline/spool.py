@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import fcntl
 import shutil
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING
 
 from pipeline.engines.decompress import decompress
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from schemas.home import Home
     from schemas.task import DataConfig
 
+_LOCK = ".lock"
 _UTF_8_NAMES = frozenset({UTF_8, "utf-8-sig"})  # what is read as it is
 
 
@@ -43,10 +44,21 @@ class PlainInput:
 
 @contextmanager
 def temporary_spool(home: Home, task: str) -> Iterator[Path]:
-    """A folder for such copies, made by whoever writes the first one, gone when the block ends."""
-    folder = home.staging(task) / f"inputs-{os.getpid()}"
+    """A folder for such copies, gone when the block ends.
+
+    Those of jobs that were killed go as well: a lock tells, which the kernel lets go of with them.
+    """
+    parent = home.staging(task)
+    parent.mkdir(parents=True, exist_ok=True)
+    for abandoned in parent.glob("inputs-*"):
+        with suppress(OSError), (abandoned / _LOCK).open() as lock:  # not there yet: just begun
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held: another job's
+            shutil.rmtree(abandoned, ignore_errors=True)
+    folder = Path(mkdtemp(prefix="inputs-", dir=parent))
     try:
-        yield folder
+        with (folder / _LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

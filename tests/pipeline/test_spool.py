@@ -246,6 +246,19 @@ def test_a_plain_file_leaves_no_spool(tmp_path):
 
 def test_a_temporary_spool_is_gone_afterwards(tmp_path):
     with temporary_spool(Home(tmp_path), "tickets") as spool:
-        spool.mkdir(parents=True)
         (spool / "a.csv").touch()
     assert not spool.exists()
+
+
+def test_a_temporary_spool_of_a_job_that_was_killed_goes_with_the_next_one(tmp_path):
+    home = Home(tmp_path)
+    killed, begun = (home.staging("tickets") / f"inputs-{name}" for name in ("killed", "begun"))
+    for folder in (killed, begun):
+        folder.mkdir(parents=True)
+        (folder / "a.csv").touch()
+    (killed / ".lock").touch()
+    with temporary_spool(home, "tickets") as first, temporary_spool(home, "tickets") as second:
+        assert first.exists()
+        assert second.exists()
+        assert not killed.exists()
+        assert begun.exists()  # by a job that has not come to its lock yet
