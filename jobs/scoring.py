@@ -199,6 +199,7 @@ def score_shards(
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     context.execution_no_progress_timeout_s = -1  # ours sees signs of life within a shard, too
+    _keep_to_its_file(logging.getLogger("ray.data"))
     context.max_consecutive_actor_init_deaths = _MAX_DEATHS_WHILE_LOADING
     dataset = ray.data.from_items(
         [item.to_row() for item in work], override_num_blocks=len(work)
@@ -235,6 +236,13 @@ def _shards_at_hand(shards: int, workers: int) -> int:
     first worker to be ready would take two, and another none.
     """
     return 2 if shards >= _MANY_SHARDS * workers else 1
+
+
+def _keep_to_its_file(logger: logging.Logger) -> None:
+    """Only errors on the terminal, where Ray Data tells of each start and end in its own form."""
+    for handler in logger.handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setLevel(logging.ERROR)
 
 
 def _signs_of_life(folders: Sequence[Path]) -> dict[str, int]:
