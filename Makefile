@@ -56,6 +56,9 @@ soak: setup ## kill -9 at SOAK_RUNS random moments (100); each time a rerun and 
 bench: setup ## The benchmark of this machine, written to docs/BENCHMARKS.md
 	$(BIN)/python tests/benchmarks/banking77.py
 
+bench-training: setup ## What the default recipe reaches on public sets (hours on two cores)
+	$(BIN)/python tests/benchmarks/training_quality.py
+
 bench-scoring: setup ## Speed of scoring beside other ways, fixed cost, growth with the rows
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$(RUNTIME),bench]'
 	$(BIN)/python tests/benchmarks/scoring_speed.py

@@ -19,6 +19,7 @@ JOBS = {
     "score": "Score a date's partition into Parquet.",
     "validate": "Check a date's partition against the task's contract and write its pages.",
     "finetune": "Step of train: fine-tune on labelled rows.",
+    "pretrain": "Teach the backbone the words of unlabelled texts, before fine-tuning.",
     "bundle": "Step of train: export, quantize, evaluate and gate.",
     "register": "Step of train: log the bundle to MLflow as challenger.",
     "promote": "Move the champion alias to a registered version.",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobs.evaluating import write_evaluation
 from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
 from pipeline.bundle import load_spec
 from pipeline.engines.registry import Registry
@@ -112,7 +113,17 @@ def _log_to_mlflow(
     plot_run(bundled, place)
     table = [gate.model_dump() for gate in spec.gates]
     write_atomically(place.page / "gates.json", json.dumps(table, indent=2).encode())
-    metrics: dict[str, float] = {}
+    registry = Registry(context.home)
+    page = write_evaluation(place, bundled, finetuned, registry)
+    registry.log_metrics(run_id, _metrics(bundled))
+    registry.tag(run_id, {"nightmill.variant": spec.variant, "nightmill.digest": spec.digest})
+    registry.log_files(run_id, place.page, under="page")
+    registry.log_file(run_id, page, under="evaluation")
+
+
+def _metrics(bundled: Bundled) -> dict[str, float]:
+    """The figures that runs are compared by in MLflow."""
+    spec, metrics = bundled.spec, dict[str, float]()
     for name, head in spec.metrics.items():
         metrics |= {
             f"test.{name}.accuracy": head.accuracy,
@@ -125,10 +136,10 @@ def _log_to_mlflow(
             if found.accuracy is not None and found.macro_f1 is not None:
                 metrics[f"test.{name}.{lang}.accuracy"] = found.accuracy
                 metrics[f"test.{name}.{lang}.macro_f1"] = found.macro_f1
+        for baseline, figures in spec.baseline_metrics.get(name, {}).items():
+            for figure in ("accuracy", "macro_f1"):
+                metrics[f"baseline.{name}.{baseline}.{figure}"] = figures[figure]
     for variant, facts in bundled.facts.items():
         metrics[f"{variant}.megabytes"] = facts.megabytes
         metrics[f"{variant}.windows_per_s"] = facts.windows_per_s
-    registry = Registry(context.home)
-    registry.log_metrics(run_id, metrics)
-    registry.tag(run_id, {"nightmill.variant": spec.variant, "nightmill.digest": spec.digest})
-    registry.log_files(run_id, place.page, under="page")
+    return metrics

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow.parquet as pq
 
+from jobs.diagnosing import diagnose_run
 from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
 from pipeline.engines.registry import Registry
 from pipeline.engines.text_profile_page import write_text_page
@@ -105,6 +106,10 @@ def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: P
     for epoch in progress["history"]:
         step = int(epoch["epoch"])
         registry.log_metrics(run_id, {k: v for k, v in epoch.items() if k != "epoch"}, step=step)
+    diagnosis = diagnose_run(
+        config, place, data, history=progress["history"], pad_id=tokenizer.pad_id
+    )
+    registry.tag(run_id, {"diagnosis": diagnosis.tag})
     done = Finetuned(
         run=place.name,
         fingerprint=fingerprint,

@@ -104,7 +104,11 @@ def _train(config: TaskConfig, folder: Path, work: dict[str, Any]) -> None:
     model = new_classifier(config.train, heads)
     check_length(model, max_tokens=config.window.max_tokens)
     recipe = choose_recipe(config.train, n_train=len(train), hidden_size=model.heads.in_features)
-    log.info("recipe: %d epochs at %g (%s)", recipe.epochs, recipe.learning_rate, recipe.why)
+    log.info(
+        "recipe: %d epochs in batches of %d, learning rate %g, heads %g (%s)",
+        recipe.epochs, recipe.batch_size, recipe.learning_rate, recipe.head_learning_rate,
+        recipe.why,
+    )  # fmt: skip
     progress = fit(
         model, train=train, valid=valid, heads=heads, config=config.train, recipe=recipe,
         pad_id=work["pad_id"], resume=_last_state(), on_epoch=partial(_report, folder),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pipeline.heads import HeadSlice
     from pipeline.inference import Inference
-    from schemas.task import TaskConfig
+    from schemas.task import TaskConfig, WindowPooling
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +61,18 @@ def load_spec(folder: Path) -> BundleSpec:
     return spec
 
 
-def text_flow(task: TaskConfig, tokenizer: BackboneTokenizer | None) -> TextFlow:
+def text_flow(
+    task: TaskConfig,
+    tokenizer: BackboneTokenizer | None,
+    *,
+    window_pooling: WindowPooling | None = None,
+) -> TextFlow:
     """The steps from validate to window; training and scoring both take them from here.
 
     Before there is a tokenizer, the steps up to window neutralise the tokens that most have.
+    `window_pooling` is a model's, where it may be another than the task file's.
     """
+    pooling = window_pooling or task.train.window_pooling
     special_tokens = GENERIC_TOKENS if tokenizer is None else tokenizer.special_tokens
     return TextFlow(
         Validator(task.data, task.contract),
@@ -73,6 +80,7 @@ def text_flow(task: TaskConfig, tokenizer: BackboneTokenizer | None) -> TextFlow
         tokenizer,
         task.window,
         detect_language=detect_language,
+        first_window_only=pooling == "first",
     )
 
 
@@ -84,7 +92,11 @@ def fitting_text_flow(folder: Path, task: TaskConfig) -> tuple[BundleSpec, TextF
     """
     spec = load_spec(folder)
     spec.check_fits(task)
-    text = text_flow(task, BackboneTokenizer(folder / TOKENIZER_FILE))
+    text = text_flow(
+        task,
+        BackboneTokenizer(folder / TOKENIZER_FILE),
+        window_pooling=spec.task.train.window_pooling,
+    )
     if text.cleaner.version != spec.cleaner_version:
         raise ArtifactError(
             f"the model was trained with text cleaner {spec.cleaner_version}, installed is "
@@ -157,16 +169,20 @@ def model_inference(
         ConfigError: `score.batching` or `score.device` does not suit the bundle or this host.
     """
     # Columns follow the bundle's order of heads; check_fits made sure that it is the task's too.
-    heads = head_slices(task.heads, spec.temperatures)
+    heads = head_slices(task.heads, spec.temperatures, scopes=spec.scopes)
+    pooling = spec.task.train.window_pooling
     if task.score.device == "gpu":
         tokens = _GPU_BATCHES_AT_ONCE * task.score.max_batch_tokens
         gpu = gpu_encoder(folder, task)
-        return ModelInference(text, gpu, heads, tokens_at_once=tokens, groups_ahead=1), heads
+        inference = ModelInference(
+            text, gpu, heads, pooling=pooling, tokens_at_once=tokens, groups_ahead=1
+        )
+        return inference, heads
     check_batching(task.score.batching, spec.variant)
     known = known_calibration(plans, spec, threads=threads) if plans else None
     batches = ONE_A_CALL if known is None else batch_table(known, task.score.batching)
     encoder = OnnxEncoder(folder / MODEL_FILE, threads=threads, batches=batches)
-    return ModelInference(text, encoder, heads), heads
+    return ModelInference(text, encoder, heads, pooling=pooling), heads
 
 
 def calibrate_host(folder: Path, task: TaskConfig, *, plans: Path, threads: int = 1) -> BatchTable:
@@ -184,6 +200,12 @@ def calibrate_host(folder: Path, task: TaskConfig, *, plans: Path, threads: int 
         log.warning(
             "the gates of this %s bundle were measured on a host with %s, which this one lacks: "
             "`nightmill bundle` measures them here", spec.variant, ", ".join(lost),
+        )  # fmt: skip
+    wanted = [name for name, head in task.heads.items() if head.outside is not None]
+    if without := [name for name in wanted if name not in spec.scopes]:
+        log.warning(
+            "the model has no rule for texts that no label of %s fits, and sends none of them to "
+            "people: train again", ", ".join(without),
         )  # fmt: skip
     if (
         task.score.device == "gpu"

@@ -72,7 +72,8 @@ def is_sure(
 ) -> bool:
     """Whether every head is sure enough; people are only asked for what the large model gives."""
     return bool(answers) and all(
-        answers[head.name].confidence >= max(thresholds[head.name], head.config.review_below)
+        not answers[head.name].outside
+        and answers[head.name].confidence >= max(thresholds[head.name], head.config.review_below)
         for head in heads
     )
 

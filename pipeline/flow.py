@@ -97,6 +97,7 @@ class TextFlow:
         window: WindowConfig,
         *,
         detect_language: Callable[[str], str],
+        first_window_only: bool = False,
     ) -> None:
         self.validator = validator
         self.cleaner = cleaner
@@ -104,6 +105,7 @@ class TextFlow:
         self._tokenizer = tokenizer
         self._window = window
         self._detect_language = detect_language
+        self._first_window_only = first_window_only
 
     def prepare(
         self, rows: Iterable[RawRow | Rejected], *, date: dt.date | None = None
@@ -126,7 +128,7 @@ class TextFlow:
         }
 
     def windows(self, prepared: Prepared) -> Windows:
-        """The windows of a record.
+        """The windows of a record, or the first of them where a model reads no other.
 
         Raises:
             ConfigError: the flow has no tokenizer.
@@ -135,7 +137,10 @@ class TextFlow:
             raise ConfigError("this text flow was made without a tokenizer")
         template = self._tokenizer.pair if len(prepared.texts) == 2 else self._tokenizer.single
         parts = self._tokenizer.tokenize(list(prepared.texts))
-        return make_windows(parts, prepared.texts, template=template, config=self._window)
+        made = make_windows(parts, prepared.texts, template=template, config=self._window)
+        if not self._first_window_only or len(made.windows) == 1:
+            return made
+        return Windows(made.windows[:1], truncated=True)
 
     def _clean(self, record: Record) -> Prepared | Rejected:
         limit = self._window.max_chars

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pipeline.flow import Prepared, TextFlow
     from pipeline.window import Window, Windows
     from schemas.manifest import ModelRef
+    from schemas.task import WindowPooling
 
 # Tokens held as windows at once: bounds memory, and is many times what one call of an encoder needs
 # to find windows of equal length.
@@ -61,7 +62,7 @@ class Inference(Protocol):
 
 
 class ModelInference:
-    """Inference by one model, some `tokens_at_once`.
+    """Inference by one model, some `tokens_at_once`; `pooling` is the one it was trained with.
 
     A thread of its own makes the windows of up to `groups_ahead` groups while the encoder is at
     another: for an encoder that leaves the CPU idle.
@@ -73,12 +74,14 @@ class ModelInference:
         encoder: Encoder,
         heads: tuple[HeadSlice, ...],
         *,
+        pooling: WindowPooling = "mean",
         tokens_at_once: int = _TOKENS_AT_ONCE,
         groups_ahead: int = 0,
     ) -> None:
         self._text = text
         self._encoder = encoder
         self._heads = heads
+        self._pooling: WindowPooling = pooling
         self._tokens_at_once = tokens_at_once
         self._groups_ahead = groups_ahead
 
@@ -118,7 +121,10 @@ class ModelInference:
         starts = np.cumsum(n_windows) - n_windows
         is_finite = np.isfinite(logits).all(axis=1)
         logits[~is_finite] = 0.0
-        by_head = [answers(logits, n_tokens, n_windows, head) for head in self._heads]
+        by_head = [
+            answers(logits, n_tokens, n_windows, head, pooling=self._pooling)
+            for head in self._heads
+        ]
         names = [head.name for head in self._heads]
         for item, tokens, sound, *heads in zip(
             group,

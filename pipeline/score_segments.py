@@ -93,11 +93,21 @@ def _table(answers: Mapping[str, Inferred], heads: tuple[HeadSlice, ...]) -> pa.
             f"{head.name}_scores": pa.array([a.scores for a in of_head], pa.list_(pa.float64())),
             f"{head.name}_window": pa.array([a.window for a in of_head], pa.int32()),
         }
+        if head.scope_rule is not None:
+            scopes = pa.array([answer.scope for answer in of_head], pa.float64())
+            columns[f"{head.name}_scope"] = scopes
     spans = [[list(span) for span in inferred.spans] for inferred in answers.values()]
     columns["spans"] = pa.array(spans, pa.list_(pa.list_(pa.int32())))
     for name in ("truncated", "windows_made", "windows_aggregated", "tokens"):
         columns[name] = [getattr(inferred, name) for inferred in answers.values()]
     return pa.table(columns)
+
+
+def _scope(row: Mapping[str, Any], head: HeadSlice) -> dict[str, Any]:
+    if head.scope_rule is None:
+        return {}
+    score = row[f"{head.name}_scope"]
+    return {"scope": score, "outside": score < head.scope_rule.threshold}
 
 
 def _inferred(row: Mapping[str, Any], heads: tuple[HeadSlice, ...]) -> Inferred:
@@ -107,6 +117,7 @@ def _inferred(row: Mapping[str, Any], heads: tuple[HeadSlice, ...]) -> Inferred:
             confidence=row[f"{head.name}_confidence"],
             scores=np.array(row[f"{head.name}_scores"], np.float64),
             window=row[f"{head.name}_window"],
+            **_scope(row, head),
         )
         for head in heads
     }

@@ -44,6 +44,9 @@ def scores_table(
         columns[f"{name}_confidence"] = np.array([a.confidence for a in answers], np.float32)
         columns[f"{name}_scores"] = [a.scores.astype(np.float32) for a in answers]
         columns[f"{name}_window"] = np.array([a.window for a in answers], np.int32)
+        if head.outside is not None:
+            columns[f"{name}_scope"] = [a.scope for a in answers]
+            columns[f"{name}_outside"] = [a.outside for a in answers]
     columns |= {
         "decision": [row.decision for row in rows],
         "lang": [row.prepared.lang for row in rows],

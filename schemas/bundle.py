@@ -9,6 +9,7 @@ from pydantic import Field
 from schemas.errors import ArtifactError
 from schemas.fingerprint import digest_of
 from schemas.manifest import Document
+from schemas.scope import ScopeRule
 from schemas.task import TaskConfig, Variant
 
 MODEL_FILE = "model.onnx"
@@ -45,7 +46,11 @@ class LanguageMetrics(Document):
 
 
 class HeadMetrics(Document):
-    """Quality of one head on `rows` held-out records; intervals are 95 % bootstrap."""
+    """Quality of one head on `rows` held-out records; intervals are 95 % bootstrap.
+
+    Of a head with a rule for texts that no label fits: the share of the `rows` that it leaves with
+    the model, and of `outside_rows` others, known to fit none, the share that it sends to people.
+    """
 
     rows: Annotated[int, Field(ge=0)]
     accuracy: float
@@ -54,6 +59,9 @@ class HeadMetrics(Document):
     macro_f1_interval: tuple[float, float]
     expected_calibration_error: float
     majority_accuracy: float
+    inside_kept: float | None = None
+    outside_caught: float | None = None
+    outside_rows: Annotated[int, Field(ge=0)] | None = None
     by_lang: dict[str, LanguageMetrics] = Field(default_factory=dict)
 
 
@@ -68,11 +76,15 @@ class BundleSpec(Document):
     """Everything but the weights: labels, thresholds, temperatures, cleaner, digests, gates.
 
     `near_duplicates` and `conflicting_labels` are what `Finetuned` counts of the training data.
+    `baseline_metrics` goes by head, by baseline (`majority`, `tfidf_linear`) and by figure
+    (`accuracy`, `macro_f1`, `rows`, `train_rows`), on the records that `metrics` are of. `scopes`
+    are the rules by head for texts that no label fits.
     """
 
     task: TaskConfig
     label_digests: dict[str, str]
     temperatures: dict[str, float]
+    scopes: dict[str, ScopeRule] = Field(default_factory=dict)
     cleaner_version: str
     special_tokens: tuple[str, ...]
     variant: Variant
@@ -84,22 +96,27 @@ class BundleSpec(Document):
     conflicting_labels: dict[str, int] = Field(default_factory=dict)
     metrics: dict[str, HeadMetrics]
     fp32_metrics: dict[str, HeadMetrics] = Field(default_factory=dict)
+    baseline_metrics: dict[str, dict[str, dict[str, float]]] = Field(default_factory=dict)
     gates: tuple[GateResult, ...]
     host: Host
 
     @property
     def digest(self) -> str:
-        """Hash over all that can change a score: weights, tokenizer, labels, text steps."""
-        return digest_of(
-            {
-                "files": self.files,
-                "labels": self.label_digests,
-                "temperatures": self.temperatures,
-                "cleaner": self.cleaner_version,
-                "window": self.task.window.model_dump(mode="json"),
-                "text_columns": list(self.task.data.text_columns),
-            }
-        )
+        """Hash over all that can change a score: weights, tokenizer, labels, text and windows."""
+        parts = {
+            "files": self.files,
+            "labels": self.label_digests,
+            "temperatures": self.temperatures,
+            "cleaner": self.cleaner_version,
+            "window": self.task.window.model_dump(mode="json"),
+            "text_columns": list(self.task.data.text_columns),
+        }
+        # As long as there was no other way a digest did not name it, and those stay what they are.
+        if self.task.train.window_pooling != "mean":
+            parts["window_pooling"] = self.task.train.window_pooling
+        if self.scopes:
+            parts["scopes"] = {name: rule.model_dump() for name, rule in self.scopes.items()}
+        return digest_of(parts)
 
     def check_fits(self, task: TaskConfig) -> None:
         """Makes sure that this model answers the questions the task asks, in the same label order.

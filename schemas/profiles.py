@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from schemas.manifest import Count, Document
-from schemas.task import Fraction
+from schemas.section import Fraction
 
 
 class Distribution(Document):

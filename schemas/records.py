@@ -41,7 +41,9 @@ def scores_schema(heads: Mapping[str, HeadConfig]) -> pa.Schema:
     A `single` head gives `H` (its label), `H_confidence` and `H_scores` (a probability for each
     label, in label order); a `multi` head gives `H` (a list of labels) and the same two. `spans`
     says where each window lies in the cleaned body, in characters, end exclusive; `H_window` is
-    the index of the window that speaks most for the answer.
+    the index of the window that speaks most for the answer. A head with `outside` gives `H_scope`,
+    how well its labels fit the text (null where the model has no rule for it), and `H_outside`,
+    whether that is too little.
     """
     import pyarrow as pa  # noqa: PLC0415
 
@@ -55,6 +57,11 @@ def scores_schema(heads: Mapping[str, HeadConfig]) -> pa.Schema:
             pa.field(f"{name}_scores", pa.list_(pa.float32()), nullable=False),
             pa.field(f"{name}_window", pa.int32(), nullable=False),
         ]
+        if head.outside is not None:
+            fields += [
+                pa.field(f"{name}_scope", pa.float32()),
+                pa.field(f"{name}_outside", pa.bool_(), nullable=False),
+            ]
     fields += [
         pa.field("decision", pa.string(), nullable=False),
         pa.field("lang", pa.string(), nullable=False),

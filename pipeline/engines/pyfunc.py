@@ -42,7 +42,12 @@ class PyfuncModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
     def _columns(self) -> list[str]:
         """All columns, also where no row has an answer to fill them."""
         parts = ("", "_confidence", "_scores", "_window")
-        heads = [f"{name}{part}" for name in self._task.heads for part in parts]
+        scope = ("_scope", "_outside")
+        heads = [
+            f"{name}{part}"
+            for name, head in self._task.heads.items()
+            for part in (parts if head.outside is None else parts + scope)
+        ]
         about = ["decision", "lang", "n_windows", "spans", "truncated", "text_hash", "reason"]
         return ["record_id", *heads, *about]
 
@@ -66,6 +71,9 @@ class PyfuncModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
             row[f"{name}_confidence"] = np.float32(answer.confidence)
             row[f"{name}_scores"] = answer.scores.astype(np.float32).tolist()
             row[f"{name}_window"] = answer.window
+            if head.outside is not None:
+                row[f"{name}_scope"] = None if answer.scope is None else np.float32(answer.scope)
+                row[f"{name}_outside"] = answer.outside
         return row | {
             "decision": scored.decision,
             "lang": scored.prepared.lang,

@@ -94,6 +94,10 @@ class Registry:
         """Logs a folder's files as artefacts."""
         self._client.log_artifacts(run_id, str(folder), under)
 
+    def log_file(self, run_id: str, path: Path, *, under: str) -> None:
+        """Logs one file as an artefact."""
+        self._client.log_artifact(run_id, str(path), under)
+
     def finish_run(self, run_id: str) -> None:
         """Marks a run as finished."""
         self._client.set_terminated(run_id)
@@ -305,6 +309,11 @@ def _signature(spec: BundleSpec) -> ModelSignature:
             ColSpec(Array(DataType.float), f"{name}_scores"),
             ColSpec(DataType.long, f"{name}_window"),
         ]
+        if head.outside is not None:
+            outputs += [
+                ColSpec(DataType.float, f"{name}_scope", required=False),
+                ColSpec(DataType.boolean, f"{name}_outside"),
+            ]
     outputs.append(ColSpec(DataType.string, "decision"))
     return ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pipeline.engines.host import describe_host
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.heads import HeadSlice, head_slices
+from pipeline.model.baselines import measure_baselines
 from pipeline.model.card import model_card
 from pipeline.model.export import export_onnx
 from pipeline.model.gate import (
@@ -24,7 +25,7 @@ from pipeline.model.gate import (
 from pipeline.model.half import convert_to_half
 from pipeline.model.labelled import Example, label_matrix
 from pipeline.model.metrics import fit_temperature, head_metrics
-from pipeline.model.outputs import Outputs, run_encoder
+from pipeline.model.outputs import Outputs, fit_scope, run_encoder, with_scope
 from pipeline.model.quantize import (
     prepare_for_quantization,
     quantize_to_dynamic,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pipeline.model.network import Classifier
+    from schemas.scope import ScopeRule
     from schemas.task import TaskConfig, Variant
 
 log = logging.getLogger(__name__)
@@ -94,12 +96,13 @@ def make_bundle(
 ) -> Bundled:
     """Writes `folder` with the first preferred variant that passes its gates.
 
-    Gates and temperatures look at validation records; the metrics in the bundle come from test
-    records (validation where there are none), which nothing was chosen on.
+    Gates, temperatures and rules for texts outside look at validation records; the metrics in the
+    bundle come from test records (validation where there are none), which nothing was chosen on.
 
     Raises:
         ArtifactError: no variant passes its gates.
-        DataContractError: there are no validation records.
+        DataContractError: there are no validation records, or none from which a head's rule for
+            texts outside can be learnt.
     """
     splits: dict[str, list[Example]] = {"train": [], "valid": [], "test": []}
     for example in examples:
@@ -115,15 +118,19 @@ def make_bundle(
         log.info("gate %s", gate)
     variant = choose_variant(task.compress.prefer, gates)
     log.info("chosen variant: %s", variant)
+    pooling = task.train.window_pooling
     encoder = OnnxEncoder(files[variant])
-    temperatures = _temperatures(run_encoder(encoder, splits["valid"]), splits["valid"], heads)
+    valid = run_encoder(encoder, splits["valid"], pooling=pooling)
+    temperatures = _temperatures(valid, splits["valid"], heads)
     test = splits["test"] or splits["valid"]
-    outputs = run_encoder(encoder, test)
-    calibrated = head_slices(task.heads, temperatures)
+    outputs = run_encoder(encoder, test, pooling=pooling)
+    scopes = _scopes(valid, splits["valid"], head_slices(task.heads, temperatures))
+    calibrated = head_slices(task.heads, temperatures, scopes=scopes)
     spec = BundleSpec(
         task=task,
         label_digests={name: labels.digest for name, labels in task.label_sets.items()},
         temperatures=temperatures,
+        scopes=scopes,
         cleaner_version=source.cleaner_version,
         special_tokens=source.special_tokens,
         variant=variant,
@@ -135,8 +142,12 @@ def make_bundle(
         conflicting_labels=dict(source.conflicting_labels),
         metrics=_metrics(outputs, test, calibrated, seed=task.train.seed),
         fp32_metrics=_metrics(
-            run_encoder(OnnxEncoder(files["fp32"]), test), test, heads, seed=task.train.seed
+            run_encoder(OnnxEncoder(files["fp32"]), test, pooling=pooling),
+            test,
+            heads,
+            seed=task.train.seed,
         ),
+        baseline_metrics=measure_baselines(splits, heads, seed=task.train.seed),
         gates=tuple(gates),
         host=describe_host(),
     )
@@ -185,7 +196,7 @@ def _measure_gates(
     # All validation records, and training records where these are fewer than the gates want.
     n_valid = len(splits["valid"])
     texts = splits["valid"] + splits["train"][: max(0, task.compress.gate_texts - n_valid)]
-    outputs = run_encoder(reference, texts)
+    outputs = run_encoder(reference, texts, pooling=task.train.window_pooling)
     batches = parity_batches([example.windows[0] for example in texts], pad_id=pad_id)
     gates = [parity_gate(reference, OnnxEncoder(files["fp32"]), batches, config=task.compress)]
     for variant, path in files.items():
@@ -199,24 +210,33 @@ def _measure_gates(
 def _temperatures(
     outputs: Outputs, examples: list[Example], heads: tuple[HeadSlice, ...]
 ) -> dict[str, float]:
-    logits = outputs.mean_logits()
+    logits = outputs.pooled_logits()
     return {
         head.name: fit_temperature(logits, label_matrix(examples, head.name, head.config), head)
         for head in heads
     }
 
 
+def _scopes(
+    outputs: Outputs, examples: list[Example], heads: tuple[HeadSlice, ...]
+) -> dict[str, ScopeRule]:
+    """Rules by head for texts that no label fits, of the heads that are to have one."""
+    found = {head.name: fit_scope(outputs, examples, head) for head in heads}
+    rules = {name: rule for name, rule in found.items() if rule is not None}
+    for name, rule in rules.items():
+        log.info("head %s: texts outside go to people by %s", name, rule)
+    return rules
+
+
 def _metrics(
     outputs: Outputs, examples: list[Example], heads: tuple[HeadSlice, ...], *, seed: int
 ) -> dict[str, HeadMetrics]:
-    langs = [example.lang for example in examples]
-    return {
-        head.name: head_metrics(
-            outputs.scores(head), label_matrix(examples, head.name, head.config), head,
-            seed=seed, langs=langs,
-        )
-        for head in heads
-    }  # fmt: skip
+    langs, found = [example.lang for example in examples], {}
+    for head in heads:
+        target = label_matrix(examples, head.name, head.config)
+        metrics = head_metrics(outputs.scores(head), target, head, seed=seed, langs=langs)
+        found[head.name] = with_scope(metrics, outputs, examples, head)
+    return found
 
 
 def _facts(path: Path, examples: Sequence[Example], *, windows: int = 64) -> VariantFacts:

@@ -6,10 +6,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from schemas.bundle import BundleSpec
+    from schemas.task import WindowPooling
+
+_LONG_TEXTS: dict[WindowPooling, str] = {
+    "mean": "read in overlapping windows and averaged",
+    "max": "read in overlapping windows, of which the strongest counts",
+    "first": "cut: only their beginning is read",
+    "attention": "read in overlapping windows, weighed as the model has learnt to",
+}
 
 
 def model_card(spec: BundleSpec) -> str:
-    """Markdown with purpose, quality against FP32 and majority, gates, and limits."""
+    """Markdown with purpose, quality against FP32 and baselines, gates, and limits."""
     lines = [
         f"# {spec.task.name}",
         "",
@@ -20,20 +28,27 @@ def model_card(spec: BundleSpec) -> str:
         "",
         "## Quality on held-out records",
         "",
-        "| head | rows | accuracy (95 %) | macro-F1 (95 %) | FP32 macro-F1 | ECE | majority |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| head | rows | accuracy (95 %) | macro-F1 (95 %) | FP32 macro-F1 | TF-IDF macro-F1 "
+        "| ECE | majority |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, metrics in spec.metrics.items():
         lines.append(
             f"| {name} | {metrics.rows} "
             f"| {metrics.accuracy:.4f} ({_range(metrics.accuracy_interval)}) "
             f"| {metrics.macro_f1:.4f} ({_range(metrics.macro_f1_interval)}) "
-            f"| {spec.fp32_metrics[name].macro_f1:.4f} "
+            f"| {spec.fp32_metrics[name].macro_f1:.4f} | {_linear_f1(spec, name)} "
             f"| {metrics.expected_calibration_error:.4f} | {metrics.majority_accuracy:.4f} |"
         )
-    lines += [*_languages(spec), *_data(spec), "", "## Labels", ""]
+    if spec.baseline_metrics:
+        lines += [
+            "",
+            "TF-IDF is a linear model over words and characters, fitted on the same training "
+            "records and measured on the same held-out ones.",
+        ]
+    lines += [*_languages(spec), *_scopes(spec), *_data(spec), "", "## Labels", ""]
     for name, head in spec.task.heads.items():
-        labels = ", ".join(f"`{label}`" for label in head.labels)
+        labels = ", ".join(f"`{label}`" for label in head.answer_labels)
         lines.append(
             f"- **{name}** ({head.kind}): {labels}; under confidence {head.review_below} "
             f"a person decides"
@@ -60,10 +75,16 @@ def model_card(spec: BundleSpec) -> str:
         "",
         "The model has seen records like those it was trained on; on another source, language or "
         "product its confidence says less. Texts longer than "
-        f"{spec.task.window.max_tokens} tokens are read in overlapping windows and averaged.",
+        f"{spec.task.window.max_tokens} tokens are {_LONG_TEXTS[spec.task.train.window_pooling]}.",
         "",
     ]
     return "\n".join(lines)
+
+
+def _linear_f1(spec: BundleSpec, head: str) -> str:
+    """Macro-F1 of the linear baseline, a dash in bundles of before there was one."""
+    figures = spec.baseline_metrics.get(head, {}).get("tfidf_linear")
+    return _or_dash(None if figures is None else figures["macro_f1"])
 
 
 def _languages(spec: BundleSpec) -> list[str]:
@@ -87,6 +108,30 @@ def _languages(spec: BundleSpec) -> list[str]:
         *rows,
         "",
         "Languages with few records are only counted; `und` is text too short to tell.",
+    ]
+
+
+def _scopes(spec: BundleSpec) -> list[str]:
+    """What becomes of texts that no label fits; nothing to tell where no head has a rule."""
+    if not spec.scopes:
+        return []
+    rows = []
+    for name, rule in spec.scopes.items():
+        found = spec.metrics[name]
+        rows.append(
+            f"| {name} | {rule.method} | {rule.threshold:.4f} | {_or_dash(found.inside_kept)} "
+            f"| {_or_dash(found.outside_caught)} | {found.outside_rows or 0} |"
+        )
+    return [
+        "",
+        "## Texts that no label fits",
+        "",
+        "| head | score | a person decides under | kept | caught | texts outside |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *rows,
+        "",
+        "Kept is the share of held-out texts inside that stays with the model, caught the share of "
+        "those known to be outside that goes to people.",
     ]
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.model.labelled import MISSING, label_matrix
+from pipeline.heads import flags_of
+from pipeline.model.labelled import known_rows, label_matrix
 from pipeline.model.metrics import macro_f1
 from schemas.cascade import CascadeMeasure
 from schemas.errors import ArtifactError, DataContractError
@@ -28,7 +29,7 @@ class HeadOutcome:
     """One head on N labelled texts: truth and both models' predictions, `(N,)` or `(N, L)`.
 
     `known` `(N,)` marks texts whose label is known. `confidence` `(N,)` is the small model's, at
-    most 0 where its answer would go to people.
+    most 0 where its answer would go to people. `only_present` is for `macro_f1`.
     """
 
     truth: npt.NDArray[np.int64]
@@ -36,12 +37,15 @@ class HeadOutcome:
     small: npt.NDArray[np.int64]
     large: npt.NDArray[np.int64]
     confidence: npt.NDArray[np.float64]
+    only_present: bool = False
 
     def macro_f1(self, is_small: npt.NDArray[np.bool_]) -> float:
         """Macro-F1 where the small model answers the texts marked `(N,)`, else the large one."""
         marks = is_small if self.truth.ndim == 1 else is_small[:, None]
         together = np.where(marks, self.small, self.large)
-        return macro_f1(self.truth[self.known], together[self.known])
+        return macro_f1(
+            self.truth[self.known], together[self.known], only_present=self.only_present
+        )
 
 
 def head_outcomes(
@@ -54,25 +58,29 @@ def head_outcomes(
     outcomes = {}
     for head in heads:
         target = label_matrix(examples, head.name, head.config)
-        single = head.config.kind == "single"
-        known = target != MISSING if single else np.isfinite(target).all(axis=1)
+        known = known_rows(target)
+        truth = np.where(known if target.ndim == 1 else known[:, None], target, 0).astype(np.int64)
+        is_aspect = head.config.kind == "aspect"
         confidence = np.array(
             [each.answers[head.name].confidence if each.answers else 0.0 for each in small]
         )
+        is_outside = [bool(each.answers) and each.answers[head.name].outside for each in small]
+        confidence[np.array(is_outside, dtype=np.bool_)] = 0.0
         confidence[confidence < head.config.review_below] = 0.0
         outcomes[head.name] = HeadOutcome(
-            truth=np.where(known if single else known[:, None], target, 0).astype(np.int64),
+            truth=flags_of(truth, head).astype(np.int64) if is_aspect else truth,
             known=known,
             small=_predicted(small, head),
             large=_predicted(large, head),
             confidence=confidence,
+            only_present=is_aspect,
         )
     return outcomes
 
 
 def _predicted(inferred: Sequence[Inferred], head: HeadSlice) -> npt.NDArray[Any]:
     """Label indices `(N,)` or flags `(N, L)`; the first label or none where a model gave NaN."""
-    labels = head.config.labels
+    labels = head.config.answer_labels
     chosen = [each.answers[head.name].labels if each.answers else () for each in inferred]
     if head.config.kind == "single":
         return np.array([labels.index(one[0]) if one else 0 for one in chosen], np.int64)

@@ -26,12 +26,7 @@ HEADS_FILE = "heads.safetensors"
 def new_classifier(config: TrainConfig, heads: tuple[HeadSlice, ...]) -> Classifier:
     """A classifier with pretrained encoder and fresh heads, the same for the same seed."""
     torch.manual_seed(config.seed)
-    model = Classifier(
-        load_encoder(config.backbone, dropout=config.dropout),
-        n_logits=heads[-1].columns.stop,
-        pooling=config.pooling,
-        dropout=config.dropout,
-    )
+    model = _classifier(config.backbone, config, heads)
     freeze_lowest(model, config.frozen_layers)
     return model
 
@@ -52,12 +47,7 @@ def load_checkpoint(folder: Path, config: TrainConfig, heads: tuple[HeadSlice, .
     """
     if not (folder / HEADS_FILE).is_file():
         raise ArtifactError(f"{folder} holds no checkpoint; run the step `finetune` first")
-    model = Classifier(
-        load_encoder(f"path:{folder}", dropout=config.dropout),
-        n_logits=heads[-1].columns.stop,
-        pooling=config.pooling,
-        dropout=config.dropout,
-    )
+    model = _classifier(f"path:{folder}", config, heads)
     try:
         model.heads.load_state_dict(load_file(folder / HEADS_FILE))
     except (RuntimeError, SafetensorError) as error:
@@ -66,3 +56,13 @@ def load_checkpoint(folder: Path, config: TrainConfig, heads: tuple[HeadSlice, .
             f"run the step `finetune` under another --run"
         ) from error
     return model.eval()
+
+
+def _classifier(backbone: str, config: TrainConfig, heads: tuple[HeadSlice, ...]) -> Classifier:
+    return Classifier(
+        load_encoder(backbone, dropout=config.dropout),
+        n_logits=heads[-1].columns.stop,
+        pooling=config.pooling,
+        dropout=config.dropout,
+        window_pooling=config.window_pooling,
+    )

@@ -11,7 +11,8 @@ import onnx
 import torch
 from torch import nn
 
-from pipeline.model.fit import takes_segments
+from pipeline.model.batches import takes_segments
+from pipeline.model.dense_attention import dense_attention
 from schemas.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -63,9 +64,14 @@ def _attention_as_operators(model: nn.Module) -> Iterator[None]:
     """Has attention traced operator by operator.
 
     PyTorch's fused attention is exported with masks for rows of NaN, which cost ONNX Runtime a
-    tenth of the time in INT8. Parity on fully masked rows is the gates' to measure.
+    tenth of the time in INT8. Parity on fully masked rows is the gates' to measure. Longformer's
+    attention is its own, and is traced without its chunks.
     """
     encoder = getattr(model, "encoder", None)
+    if getattr(getattr(encoder, "config", None), "model_type", "") == "longformer":
+        with dense_attention(model.encoder):  # type: ignore[arg-type]
+            yield
+        return
     before = getattr(getattr(encoder, "config", None), "_attn_implementation", None)
     if encoder is None or before is None:
         yield

@@ -11,10 +11,11 @@ from torch import nn
 
 from pipeline.batch import window_inputs
 from pipeline.engines.onnx_session import OnnxEncoder
-from pipeline.model.fit import takes_segments
-from pipeline.model.labelled import Example, label_matrix
+from pipeline.heads import flags_of, predicted_labels
+from pipeline.model.batches import takes_segments
+from pipeline.model.labelled import Example, known_rows, label_matrix
 from pipeline.model.metrics import certain_drop
-from pipeline.model.outputs import Outputs, predicted_labels, run_encoder
+from pipeline.model.outputs import Outputs, run_encoder
 from pipeline.window import Window
 from schemas.bundle import GateResult
 from schemas.errors import ArtifactError
@@ -104,7 +105,7 @@ def variant_gates(
     The first `n_valid` texts are validation records: on them alone quality is compared.
     """
     encoder = OnnxEncoder(path)
-    outputs = run_encoder(encoder, texts)
+    outputs = run_encoder(encoder, texts, pooling=reference.pooling)
     finite = float(np.mean([np.isfinite(logits).all() for logits in outputs.logits]))
     gates = [
         _at_least(variant, "finite_outputs", finite, 1.0),
@@ -156,12 +157,16 @@ def _drop(
     reference: Outputs, candidate: Outputs, examples: Sequence[Example], head: HeadSlice
 ) -> float:
     target = label_matrix(list(examples), head.name, head.config)
-    known = target >= 0 if target.ndim == 1 else np.isfinite(target).all(axis=1)
-    return certain_drop(
+    known = known_rows(target)
+    answers = [
         target[known].astype(np.int64),
         predicted_labels(reference.scores(head), head)[known].astype(np.int64),
         predicted_labels(candidate.scores(head), head)[known].astype(np.int64),
-    )
+    ]
+    is_aspect = head.config.kind == "aspect"
+    if is_aspect:
+        answers = [flags_of(each, head).astype(np.int64) for each in answers]
+    return certain_drop(*answers, only_present=is_aspect)
 
 
 def _at_most(variant: Variant, gate: str, value: float, threshold: float) -> GateResult:

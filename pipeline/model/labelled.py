@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.model.label_cells import Problem, aspect_pairs, choices, label_list
 from pipeline.window import Window
-from schemas.errors import DataContractError, did_you_mean
-from schemas.labels import LabelSet
+from schemas.errors import DataContractError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     from schemas.task import HeadConfig, TrainConfig
 
 Split = Literal["train", "valid", "test"]
-Target = int | tuple[int, ...] | None  # a label's index, flags of labels, or not known
+# A label's index, flags of labels or choices of aspects (0 is none), or not known.
+Target = int | tuple[int, ...] | None
 MISSING = -100  # the index that torch's cross-entropy ignores
+OUTSIDE = -101  # none of a `single` head's labels; to all but rules of scope as good as missing
 _EXAMPLES = 3
 
 
 @dataclass(frozen=True)
 class Example:
-    """One labelled record: its windows, and for each head a label index, flags, or None."""
+    """One labelled record: its windows, and for each head a target."""
 
     record_id: str
     text_hash: str
@@ -48,11 +50,13 @@ class Labeller:
 
     def __init__(self, heads: Mapping[str, HeadConfig]) -> None:
         self._heads = heads
-        self._sets = {name: LabelSet(name, head.labels) for name, head in heads.items()}
-        self._unknown: dict[tuple[str, str], list[str]] = {}
+        self._problems: dict[tuple[str, Problem], list[str]] = {}
 
     def targets(self, prepared: Prepared) -> dict[str, Target]:
-        """Targets of one record; a head whose column is empty or absent has None."""
+        """Targets of one record; a head whose column is empty or absent has None.
+
+        A value that means none of a `single` head's labels is OUTSIDE.
+        """
         return self.read(prepared.record.values, record_id=prepared.record.record_id)
 
     def read(self, values: Mapping[str, Any], *, record_id: str) -> dict[str, Target]:
@@ -66,14 +70,15 @@ class Labeller:
         """Raises what was collected.
 
         Raises:
-            DataContractError: labels that are in no label set, each with its count and examples.
+            DataContractError: labels or aspects that the task does not have, or an aspect with two
+                labels or without one, each with its count and examples.
         """
-        if not self._unknown:
+        if not self._problems:
             return
         problems = [
-            f"head {head!r}: unknown label {label!r}{did_you_mean(label, self._sets[head].labels)} "
-            f"in {len(ids)} records (for example {', '.join(ids[:_EXAMPLES])})"
-            for (head, label), ids in sorted(self._unknown.items())
+            f"head {head!r}: {problem} in {len(ids)} records "
+            f"(for example {', '.join(ids[:_EXAMPLES])})"
+            for (head, problem), ids in sorted(self._problems.items())
         ]
         raise DataContractError(
             "; ".join(problems) + "; add the labels to the task file or correct the data"
@@ -83,28 +88,30 @@ class Labeller:
         if head.kind == "multi":
             if value is None:
                 return None
-            chosen = {self._index(name, label, record_id) for label in _label_list(value, head)}
+            chosen = {self._index(name, label, record_id) for label in label_list(value, head)}
             return tuple(int(index in chosen) for index in range(len(head.labels)))
+        if head.kind == "aspect":
+            if (pairs := aspect_pairs(value, head)) is None:
+                return None
+            found, problems = choices(pairs, head)
+            for problem in problems:
+                self._note(name, problem, record_id)
+            return found
         label = "" if value is None else str(value).strip()
         return self._index(name, label, record_id) if label else None
 
     def _index(self, head: str, label: str, record_id: str) -> int:
-        if label in self._sets[head].labels:
-            return self._sets[head].index(label)
-        self._unknown.setdefault((head, label), []).append(record_id)
+        labels, outside = self._heads[head].labels, self._heads[head].outside
+        if label in labels:
+            return labels.index(label)
+        beyond = () if outside is None else outside.labels
+        if label in beyond:
+            return OUTSIDE
+        self._note(head, Problem("unknown label", label, (*labels, *beyond)), record_id)
         return MISSING
 
-
-def _label_list(value: Any, head: HeadConfig) -> list[str]:
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [str(label).strip() for label in value]
-    text = str(value).strip()
-    if text.startswith("["):  # a JSON list inside a CSV field
-        try:
-            return [str(label).strip() for label in json.loads(text)]
-        except json.JSONDecodeError:
-            pass
-    return [part.strip() for part in text.split(head.separator) if part.strip()]
+    def _note(self, head: str, problem: Problem, record_id: str) -> None:
+        self._problems.setdefault((head, problem), []).append(record_id)
 
 
 def split_of(texts: Iterable[str], config: TrainConfig, *, has_test: bool) -> Split:
@@ -123,18 +130,34 @@ def split_of(texts: Iterable[str], config: TrainConfig, *, has_test: bool) -> Sp
 
 
 def label_matrix(examples: Sequence[Example], head: str, config: HeadConfig) -> npt.NDArray[Any]:
-    """Targets of a head: int64 `(N,)` with MISSING, or float32 `(N, L)` with NaN where missing."""
+    """Targets of a head: int64 `(N,)` with MISSING, or float32 `(N, L)` with NaN where missing.
+
+    Of an `aspect` head the choices as float32 `(N, A)`, so that NaN can stand for what is missing.
+    OUTSIDE is MISSING here: no label is there to be learnt or met.
+    """
     return target_matrix([example.targets[head] for example in examples], config)
 
 
 def target_matrix(targets: Sequence[Target], config: HeadConfig) -> npt.NDArray[Any]:
     """The same from targets alone."""
     if config.kind == "single":
-        indices = [MISSING if target is None else target for target in targets]
+        indices = [MISSING if target in (None, OUTSIDE) else target for target in targets]
         return np.array(indices, dtype=np.int64)
-    empty = (float("nan"),) * len(config.labels)
+    width = len(config.aspects or config.labels)
+    empty = (float("nan"),) * width
     rows = [empty if target is None else target for target in targets]
-    return np.array(rows, dtype=np.float32).reshape(len(rows), len(config.labels))
+    return np.array(rows, dtype=np.float32).reshape(len(rows), width)
+
+
+def known_rows(target: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Marks `(N,)` the records whose target in a `target_matrix` is known."""
+    known = target >= 0 if target.ndim == 1 else np.isfinite(target).all(axis=1)
+    return np.asarray(known)
+
+
+def outside_rows(examples: Sequence[Example], head: str) -> npt.NDArray[np.bool_]:
+    """Marks `(N,)` the records that none of a head's labels fits."""
+    return np.array([example.targets[head] == OUTSIDE for example in examples], dtype=np.bool_)
 
 
 _SCHEMA = pa.schema(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,15 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 from sklearn.metrics import f1_score
 
-from pipeline.heads import MULTI_THRESHOLD, HeadSlice, probabilities
+from pipeline.heads import (
+    HeadSlice,
+    by_aspect,
+    confidences,
+    flags_of,
+    predicted_labels,
+    probabilities,
+)
+from pipeline.model.labelled import known_rows
 from schemas.bundle import HeadMetrics, LanguageMetrics
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -28,25 +37,53 @@ def gate_metric(logits: Floats, targets: Targets, heads: tuple[HeadSlice, ...]) 
     for head in heads:
         truth, predicted = known_pairs(logits, targets[head.name], head)
         if len(truth):
-            scores.append(macro_f1(truth, predicted))
+            scores.append(head_macro_f1(truth, predicted, head))
     return float(np.mean(scores)) if scores else 0.0
 
 
 def known_pairs(
     logits: Floats, target: npt.NDArray[Any], head: HeadSlice
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Truth and prediction of the records whose label is known: `(N,)` or, for multi, `(N, L)`."""
+    """Truth and prediction of the records whose label is known.
+
+    `(N,)`, for `multi` flags `(N, L)`, for `aspect` choices `(N, A)`, of which 0 is none.
+    """
     scores = probabilities(logits.astype(np.float64), head)
-    if head.config.kind == "single":
-        known = target >= 0
-        return target[known].astype(np.int64), scores[known].argmax(axis=1)
-    known = np.isfinite(target).all(axis=1)
-    return target[known].astype(np.int64), (scores[known] >= MULTI_THRESHOLD).astype(np.int64)
+    known = known_rows(target)
+    predicted = predicted_labels(scores[known], head)
+    return target[known].astype(np.int64), predicted.astype(np.int64)
 
 
-def macro_f1(truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64]) -> float:
-    """Unweighted mean of F1 over the labels that occur in truth or prediction."""
+def macro_f1(
+    truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], *, only_present: bool = False
+) -> float:
+    """Unweighted mean of F1 over labels: of indices `(N,)` those that occur in either.
+
+    Of flags `(N, L)` all, as sklearn has it, or with `only_present` those that are set in either.
+    """
+    if only_present:
+        return _fast_macro_f1(truth, predicted, only_present=True)
     return float(f1_score(truth, predicted, average="macro", zero_division=0))
+
+
+def head_macro_f1(
+    truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], head: HeadSlice
+) -> float:
+    """Macro-F1 of what `known_pairs` gives.
+
+    Of an `aspect` head over pairs of aspect and label, such as `food:positive`, that occur in
+    truth or prediction: whether none is said of an aspect is seen in the F1 of its other pairs. 0
+    where no pair occurs at all.
+    """
+    if head.config.kind == "aspect":
+        return macro_f1(*_pair_flags(truth, predicted, head), only_present=True)
+    return macro_f1(truth, predicted)
+
+
+def _pair_flags(
+    truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], head: HeadSlice
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    return flags_of(truth, head).astype(np.int64), flags_of(predicted, head).astype(np.int64)
 
 
 def head_metrics(
@@ -57,38 +94,43 @@ def head_metrics(
     seed: int,
     langs: Sequence[str] | None = None,
 ) -> HeadMetrics:
-    """Metrics of one head from aggregated probabilities `(N, L)`; intervals by bootstrap.
+    """Metrics of one head from pooled probabilities `(N, L)`; intervals by bootstrap.
 
-    For a `multi` head accuracy is the share of single yes/no answers that are right. With the
-    language of each record, `langs`, the metrics hold those of each language too.
+    For a `multi` head accuracy is the share of single yes/no answers that are right, for an
+    `aspect` head that of aspects with the right choice, none among them; macro-F1 is
+    `head_macro_f1`. With the language of each record, `langs`, the metrics hold those of each
+    language too.
     """
-    single = head.config.kind == "single"
-    known = target >= 0 if single else np.isfinite(target).all(axis=1)
+    known = known_rows(target)
     truth, scores = target[known].astype(np.int64), scores[known]
-    predicted = scores.argmax(axis=1) if single else (scores >= MULTI_THRESHOLD).astype(np.int64)
+    predicted = predicted_labels(scores, head).astype(np.int64)
     if not len(truth):
         return HeadMetrics(
             rows=0, accuracy=0.0, accuracy_interval=(0.0, 0.0), macro_f1=0.0,
             macro_f1_interval=(0.0, 0.0), expected_calibration_error=0.0, majority_accuracy=0.0,
         )  # fmt: skip
-    confidence = scores.max(axis=1) if single else np.maximum(scores, 1 - scores).ravel()
+    by_lang = {}
+    if langs:
+        by_lang = _by_lang(truth, predicted, head, np.array(langs)[known], seed=seed)
     return HeadMetrics(
         rows=len(truth),
-        **_quality(truth, predicted, seed=seed),
-        expected_calibration_error=calibration_error(confidence, (truth == predicted).ravel()),
+        **_quality(truth, predicted, head, seed=seed),
+        expected_calibration_error=calibration_error(
+            confidences(scores, head).ravel(), (truth == predicted).ravel()
+        ),
         majority_accuracy=_majority_accuracy(truth),
-        by_lang=_by_lang(truth, predicted, np.array(langs)[known], seed=seed) if langs else {},
+        by_lang=by_lang,
     )
 
 
 def _quality(
-    truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], *, seed: int
+    truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], head: HeadSlice, *, seed: int
 ) -> dict[str, Any]:
-    accuracies, f1s = _bootstrap(truth, predicted, seed=seed)
+    accuracies, f1s = _bootstrap(truth, predicted, head, seed=seed)
     return {
         "accuracy": float((truth == predicted).mean()),
         "accuracy_interval": _interval(accuracies),
-        "macro_f1": macro_f1(truth, predicted),
+        "macro_f1": head_macro_f1(truth, predicted, head),
         "macro_f1_interval": _interval(f1s),
     }
 
@@ -96,6 +138,7 @@ def _quality(
 def _by_lang(
     truth: npt.NDArray[np.int64],
     predicted: npt.NDArray[np.int64],
+    head: HeadSlice,
     langs: npt.NDArray[np.str_],
     *,
     seed: int,
@@ -106,7 +149,7 @@ def _by_lang(
     for place in np.argsort(-counts, kind="stable"):
         rows = langs == names[place]
         tells = counts[place] >= _MIN_SLICE_ROWS
-        quality = _quality(truth[rows], predicted[rows], seed=seed) if tells else {}
+        quality = _quality(truth[rows], predicted[rows], head, seed=seed) if tells else {}
         slices[str(names[place])] = LanguageMetrics(rows=int(counts[place]), **quality)
     return slices
 
@@ -117,11 +160,13 @@ def certain_drop(
     candidate: npt.NDArray[np.int64],
     *,
     seed: int = 0,
+    only_present: bool = False,
 ) -> float:
     """The macro-F1 drop from `reference` to `candidate` that is 95 % sure, by paired bootstrap.
 
     On few records one flipped label moves macro-F1 by more than any sensible bound; the 5 %
-    quantile over resampled records says what of a drop is not just that.
+    quantile over resampled records says what of a drop is not just that. `only_present` leaves
+    flags out of the mean that are nowhere set, as they are to be of pairs of aspect and label.
     """
     if not len(truth):
         return 0.0
@@ -129,8 +174,9 @@ def certain_drop(
     drops = []
     for _ in range(_RESAMPLES):
         rows = chooser.integers(0, len(truth), len(truth))
-        before = _fast_macro_f1(truth[rows], reference[rows])
-        drops.append(before - _fast_macro_f1(truth[rows], candidate[rows]))
+        before = _fast_macro_f1(truth[rows], reference[rows], only_present=only_present)
+        after = _fast_macro_f1(truth[rows], candidate[rows], only_present=only_present)
+        drops.append(before - after)
     return float(np.quantile(drops, 0.05))
 
 
@@ -148,17 +194,18 @@ def calibration_error(confidence: Floats, correct: npt.NDArray[np.bool_]) -> flo
 
 def fit_temperature(logits: Floats, target: npt.NDArray[Any], head: HeadSlice) -> float:
     """Temperature that minimises the log loss on validation (Guo et al. 2017); 1.0 without data."""
-    single = head.config.kind == "single"
-    known = target >= 0 if single else np.isfinite(target).all(axis=1)
+    known = known_rows(target)
     if not known.any():
         return 1.0
     values, truth = logits[known].astype(np.float64), target[known]
 
     def loss(temperature: float) -> float:
-        slice_ = HeadSlice(head.name, head.config, head.start, temperature)
+        slice_ = replace(head, temperature=temperature)
         scores = np.clip(probabilities(values, slice_), 1e-12, 1.0)
-        if single:
-            return float(-np.log(scores[np.arange(len(truth)), truth]).mean())
+        if head.config.kind != "multi":
+            grid = by_aspect(scores, head) if head.config.kind == "aspect" else scores
+            wanted = truth.astype(np.int64)[..., None]
+            return float(-np.log(np.take_along_axis(grid, wanted, axis=-1)).mean())
         rest = np.clip(1.0 - scores, 1e-12, 1.0)
         return float(-(truth * np.log(scores) + (1 - truth) * np.log(rest)).mean())
 
@@ -167,30 +214,38 @@ def fit_temperature(logits: Floats, target: npt.NDArray[Any], head: HeadSlice) -
 
 
 def _bootstrap(
-    truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], *, seed: int
+    truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], head: HeadSlice, *, seed: int
 ) -> tuple[list[float], list[float]]:
     chooser = np.random.default_rng(seed)
     accuracies, f1s = [], []
+    is_aspect = head.config.kind == "aspect"
+    marks, found = _pair_flags(truth, predicted, head) if is_aspect else (truth, predicted)
     for _ in range(_RESAMPLES):
         rows = chooser.integers(0, len(truth), len(truth))
         accuracies.append(float((truth[rows] == predicted[rows]).mean()))
-        f1s.append(_fast_macro_f1(truth[rows], predicted[rows]))
+        f1s.append(_fast_macro_f1(marks[rows], found[rows], only_present=is_aspect))
     return accuracies, f1s
 
 
-def _fast_macro_f1(truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64]) -> float:
-    """The same as `macro_f1` by counting, 50 times as fast; resampling needs hundreds of them."""
+def _fast_macro_f1(
+    truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], *, only_present: bool = False
+) -> float:
+    """The same as `macro_f1` by counting, 50 times as fast; resampling needs hundreds of them.
+
+    Of flags `(N, L)` sklearn's mean is over all columns, `only_present` over those that are set
+    anywhere.
+    """
     if truth.ndim == 2:
         hit = ((truth == 1) & (predicted == 1)).sum(axis=0)
         both = truth.sum(axis=0) + predicted.sum(axis=0)
-        present = np.ones(len(both), dtype=bool)
+        present = both > 0 if only_present else np.ones(len(both), dtype=bool)
     else:
         size = int(max(truth.max(), predicted.max())) + 1
         hit = np.bincount(truth[truth == predicted], minlength=size)
         both = np.bincount(truth, minlength=size) + np.bincount(predicted, minlength=size)
         present = both > 0
     scores = 2 * hit / np.maximum(both, 1)
-    return float(scores[present].mean())
+    return float(scores[present].mean()) if present.any() else 0.0
 
 
 def _interval(values: list[float]) -> tuple[float, float]:
@@ -199,7 +254,6 @@ def _interval(values: list[float]) -> tuple[float, float]:
 
 
 def _majority_accuracy(truth: npt.NDArray[np.int64]) -> float:
-    if truth.ndim == 1:
-        return float(np.bincount(truth).max() / len(truth))
-    share = truth.mean(axis=0)
-    return float(np.maximum(share, 1 - share).mean())
+    """The accuracy of whom always says the most frequent, of each column where there are some."""
+    columns = truth.reshape(len(truth), -1).T
+    return float(np.mean([np.bincount(column).max() for column in columns]) / len(truth))

@@ -10,43 +10,71 @@ from torch import Tensor, nn
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from schemas.task import WindowPooling
 
-    from pipeline.heads import HeadSlice
-
-Pooling = Literal["mean", "cls"]
+Pooling = Literal["mean", "cls", "max"]
+# Below what any layer norm lets through, and within the range of half precision.
+_LOWEST = -1e4
 
 
 class Classifier(nn.Module):
-    """Logits `(B, L)` of all heads for windows `(B, T)`."""
+    """Logits `(B, L)` of all heads for windows `(B, T)`.
+
+    With `window_pooling` `attention` `(B, L + 1)`: the last one says how much a window counts among
+    those of its record.
+    """
 
     def __init__(
-        self, encoder: nn.Module, *, n_logits: int, pooling: Pooling, dropout: float
+        self,
+        encoder: nn.Module,
+        *,
+        n_logits: int,
+        pooling: Pooling,
+        dropout: float,
+        window_pooling: WindowPooling = "mean",
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.pooling = pooling
+        self.n_logits = n_logits
         self.dropout = nn.Dropout(dropout)
-        self.heads = nn.Linear(int(encoder.config.hidden_size), n_logits)  # type: ignore[union-attr, arg-type]
+        n_outputs = n_logits + (window_pooling == "attention")
+        self.heads = nn.Linear(int(encoder.config.hidden_size), n_outputs)  # type: ignore[union-attr, arg-type]
         nn.init.normal_(self.heads.weight, std=0.02)
         nn.init.zeros_(self.heads.bias)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> Tensor:
-        """Logits `(B, L)` from ids, mask and, where the encoder has segments, segment ids."""
+        """Logits from ids, mask and, where the encoder has segments, segment ids."""
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if token_type_ids is not None:
             inputs["token_type_ids"] = token_type_ids
+        if getattr(self.encoder.config, "model_type", "") == "longformer":
+            inputs["global_attention_mask"] = _first_token(attention_mask)
         hidden = self.encoder(**inputs).last_hidden_state  # (B, T, H)
-        if self.pooling == "cls":
-            pooled = hidden[:, 0]
-        else:
-            weights = attention_mask.unsqueeze(-1).to(hidden.dtype)  # (B, T, 1)
-            # A fully masked row must give numbers, not NaN: the clamp guards the division.
-            pooled = (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
-        logits: Tensor = self.heads(self.dropout(pooled))
+        logits: Tensor = self.heads(self.dropout(self._pooled(hidden, attention_mask)))
         return logits
+
+    def _pooled(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
+        """One vector `(B, H)` of hidden states `(B, T, H)`; numbers for a fully masked row too."""
+        if self.pooling == "cls":
+            return hidden[:, 0]
+        weights = attention_mask.unsqueeze(-1).to(hidden.dtype)  # (B, T, 1)
+        if self.pooling == "max":
+            lowered = hidden.masked_fill(weights == 0, _LOWEST)
+            return lowered.amax(dim=1) * weights.amax(dim=1)  # zeros where all is masked
+        # The clamp guards the division by no tokens at all.
+        return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
+
+
+def _first_token(attention_mask: Tensor) -> Tensor:
+    """Marks `(B, T)` the token that attends to all others, and they to it.
+
+    For classification Beltagy et al. 2020 ("Longformer") put it on the first one.
+    """
+    rest = torch.zeros_like(attention_mask[:, 1:])
+    return torch.cat([torch.ones_like(attention_mask[:, :1]), rest], dim=1)
 
 
 @torch.no_grad()
@@ -63,44 +91,3 @@ def check_length(model: Classifier, *, max_tokens: int) -> None:
         raise ConfigError(
             f"window.max_tokens {max_tokens} is more than the backbone reads ({error}); lower it"
         ) from error
-
-
-def head_loss(
-    logits: Tensor,
-    targets: Mapping[str, Tensor],
-    heads: tuple[HeadSlice, ...],
-    *,
-    smoothing: float,
-    counts: Mapping[str, int] | None = None,
-) -> Tensor:
-    """Weighted sum of the heads' losses; a record without a head's label does not count there.
-
-    `targets` has for a `single` head indices `(B,)`, -100 where missing; for a `multi` head zeros
-    and ones `(B, L)`, NaN where missing. Each head's loss is the mean over `counts` known labels:
-    those of this batch, unless it is one worker's share of a larger one.
-    """
-    counts = known_counts(targets) if counts is None else counts
-    total = 0.0 * logits.sum()  # keeps its gradient where no label is known
-    for head in heads:
-        if not counts[head.name]:
-            continue
-        scores, target = logits[:, head.columns], targets[head.name]
-        if head.config.kind == "single":
-            summed = nn.functional.cross_entropy(
-                scores, target, label_smoothing=smoothing, reduction="sum"
-            )
-        else:
-            known = torch.isfinite(target)
-            summed = nn.functional.binary_cross_entropy_with_logits(
-                scores[known], target[known], reduction="sum"
-            )
-        total = total + head.config.loss_weight * summed / counts[head.name]
-    return total
-
-
-def known_counts(targets: Mapping[str, Tensor]) -> dict[str, int]:
-    """How many labels of each head are known: records, or for `multi` single yes/no answers."""
-    return {
-        name: int((torch.isfinite(target) if target.is_floating_point() else target >= 0).sum())
-        for name, target in targets.items()
-    }

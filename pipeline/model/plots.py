@@ -11,9 +11,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from pipeline.heads import HeadSlice, head_slices
+from pipeline.model.head_quality import Bin, confusion_counts, known_answers, reliability
 from pipeline.model.labelled import label_matrix
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from schemas.training import TrainingRun
 
 _MAX_TICKS = 30
-_BINS = 10
 
 
 def plot_run(bundled: Bundled, place: TrainingRun) -> None:
@@ -32,15 +33,15 @@ def plot_run(bundled: Bundled, place: TrainingRun) -> None:
     _save(_curves, place.page / "curves.png", progress["history"])
     spec = bundled.spec
     for head in head_slices(spec.task.heads, spec.temperatures):
-        scores = bundled.test_outputs.scores(head)
         target = label_matrix(bundled.test, head.name, head.config)
-        known = target >= 0 if target.ndim == 1 else np.isfinite(target).all(axis=1)
-        if not known.any():
+        truth, predicted, scores = known_answers(bundled.test_outputs.scores(head), target, head)
+        if not len(truth):
             continue
-        truth, scores = target[known].astype(np.int64), scores[known]
-        _save(_reliability, place.page / f"reliability_{head.name}.png", scores, truth, head)
+        bins = reliability(truth, predicted, scores, head)
+        _save(_reliability, place.page / f"reliability_{head.name}.png", bins, head)
         if head.config.kind == "single":
-            _save(_confusion, place.page / f"confusion_{head.name}.png", scores, truth, head)
+            counts = confusion_counts(truth, predicted, len(head.config.labels))
+            _save(_confusion, place.page / f"confusion_{head.name}.png", counts, head)
 
 
 def _save(draw: Any, path: Path, *data: Any) -> None:
@@ -59,12 +60,8 @@ def _curves(axes: Axes, history: list[dict[str, float]]) -> None:
     axes.legend()
 
 
-def _confusion(
-    axes: Axes, scores: npt.NDArray[np.float64], truth: npt.NDArray[np.int64], head: HeadSlice
-) -> None:
+def _confusion(axes: Axes, table: npt.NDArray[np.int64], head: HeadSlice) -> None:
     labels = head.config.labels
-    table = np.zeros((len(labels), len(labels)))
-    np.add.at(table, (truth, scores.argmax(axis=1)), 1)
     share = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
     axes.set(xlabel="predicted", ylabel="truth", title=f"{head.name}: share of each true label")
@@ -79,20 +76,11 @@ def _confusion(
                       color=colour, fontsize=8)  # fmt: skip
 
 
-def _reliability(
-    axes: Axes, scores: npt.NDArray[np.float64], truth: npt.NDArray[np.int64], head: HeadSlice
-) -> None:
-    if head.config.kind == "single":
-        confidence, correct = scores.max(axis=1), scores.argmax(axis=1) == truth
-    else:
-        confidence = np.maximum(scores, 1 - scores).ravel()
-        correct = ((scores >= 0.5) == truth).ravel()
-    bins = np.clip((confidence * _BINS).astype(int), 0, _BINS - 1)
-    used = [index for index in range(_BINS) if (bins == index).any()]
+def _reliability(axes: Axes, bins: Sequence[Bin], head: HeadSlice) -> None:
     axes.plot([0, 1], [0, 1], linestyle="--", color="grey", label="calibrated")
     axes.plot(
-        [confidence[bins == index].mean() for index in used],
-        [correct[bins == index].mean() for index in used],
+        [each.confidence for each in bins],
+        [each.accuracy for each in bins],
         marker="o", label=head.name,
     )  # fmt: skip
     axes.set(xlabel="confidence", ylabel="share right", title=f"{head.name}: reliability on test",

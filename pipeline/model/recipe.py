@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,33 +14,54 @@ if TYPE_CHECKING:
     from schemas.task import TrainConfig
 
 
+# By training records: epochs of a wide encoder, and the batch. Many small batches do little data
+# good, few large ones use the hardware where there is much.
+_SMALL, _MIDDLE, _LARGE = (4, 32), (3, 48), (2, 96)
+# Up to this width, in numbers per token, an encoder counts as small.
+_SMALL_WIDTH = 512
+
+
 @dataclass(frozen=True)
 class Recipe:
-    """What training does in numbers, after the choices that a task file leaves open."""
+    """What training does in numbers, after the choices that a task file leaves open.
+
+    `batch_size` is that of an optimizer step, over all workers and accumulated parts.
+    """
 
     epochs: int
     learning_rate: float
     why: str
+    batch_size: int = 32
+    head_learning_rate: float = 1e-3
 
 
 def choose_recipe(config: TrainConfig, *, n_train: int, hidden_size: int) -> Recipe:
-    """Epochs by data-set size and learning rate by width, unless the task file says them.
+    """Epochs and batch by data-set size, rates by width, unless the task file says them.
 
-    A 384-wide encoder wants a rate an order above BERT-base's 2e-5 to 5e-5 (Devlin et al. 2019,
-    A.3): with 3e-5 it is still far from fitted after six epochs on banking77.
+    A wide encoder gets a rate of BERT's range, 2e-5 to 5e-5 (Devlin et al. 2019, A.3). A 384-wide
+    one wants an order more, and more epochs: with 3e-5 it is still far from fitted after six on
+    banking77, with 2e-4 it gets 93 % right. Low-rank updates want about ten times the rate of the
+    weights themselves (4e-4 in Hu et al. 2021, D.1).
     """
-    epochs = 6 if n_train < 12_000 else 4 if n_train < 100_000 else 2
-    rate = 2e-4 if hidden_size <= 512 else 3e-5
+    epochs, batch = _SMALL if n_train < 10_000 else _MIDDLE if n_train < 100_000 else _LARGE
+    why = f"{n_train} training records, encoder {hidden_size} wide"
+    if hidden_size <= _SMALL_WIDTH:
+        epochs += 2 if n_train < 10_000 else 1
+        rate, lora_rate, head_rate = 2e-4, 1e-3, 1e-3
+    else:
+        rate, lora_rate, head_rate = 3e-5, 4e-4, 5e-4
+    if config.lora is not None:
+        rate, why = lora_rate, f"{why}, low-rank updates"
     return Recipe(
         epochs=config.epochs or epochs,
         learning_rate=config.learning_rate or rate,
-        why=f"{n_train} training records, encoder {hidden_size} wide",
+        why=why,
+        batch_size=config.batch_size or batch,
+        head_learning_rate=config.head_learning_rate or head_rate,
     )
 
 
-def parameter_groups(
-    model: nn.Module, config: TrainConfig, learning_rate: float
-) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module, config: TrainConfig, recipe: Recipe) -> list[dict[str, Any]]:
     """AdamW groups: lower rates for lower layers, no decay on norms and biases, heads on their own.
 
     Layer-wise decay follows Howard & Ruder 2018 (discriminative fine-tuning): a layer's rate is
@@ -52,9 +74,9 @@ def parameter_groups(
             continue
         decay = 0.0 if parameter.ndim < 2 else config.weight_decay
         if name.startswith("heads."):
-            rate = config.head_learning_rate
+            rate = recipe.head_learning_rate
         else:
-            rate = learning_rate * config.layer_decay ** (depth - layer_of(name, depth))
+            rate = recipe.learning_rate * config.layer_decay ** (depth - layer_of(name, depth))
         groups.setdefault((rate, decay), []).append(parameter)
     return [
         {"params": parameters, "lr": rate, "weight_decay": decay}
@@ -70,14 +92,17 @@ def layer_of(name: str, depth: int) -> int:
     return 0 if "embedding" in name else depth
 
 
-def linear_warmup(total_steps: int, warmup_fraction: float) -> Callable[[int], float]:
-    """Rate factor by step: up from 0 over the warm-up, then down to 0 in a line."""
+def rate_factor(
+    schedule: Literal["linear", "cosine"], total_steps: int, warmup_fraction: float
+) -> Callable[[int], float]:
+    """Rate factor by step: up from 0 over the warm-up, then down to 0 in a line or half a wave."""
     warmup = max(1, round(total_steps * warmup_fraction))
 
     def factor(step: int) -> float:
         if step < warmup:
             return (step + 1) / warmup
-        return max(0.0, (total_steps - step) / max(1, total_steps - warmup))
+        left = max(0.0, (total_steps - step) / max(1, total_steps - warmup))
+        return left if schedule == "linear" else (1.0 - math.cos(math.pi * left)) / 2
 
     return factor
 

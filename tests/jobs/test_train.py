@@ -20,7 +20,9 @@ from ray.train import Checkpoint
 
 from jobs import training
 from pipeline.engines.registry import Registry
+from pipeline.model.findings import Diagnosis
 from pipeline.model.fit import Progress
+from pipeline.model.label_errors import load_suspects
 from schemas.load import load_task
 from schemas.training import TrainingRun
 
@@ -97,6 +99,9 @@ def test_first_version_is_champion_the_next_is_challenger_the_same_is_not_traine
     assert (second["version"], second["champion"]) == ("2", "1")
     assert second["digest"] != told["digest"]
     assert second["run"] != told["run"]
+    page = (TrainingRun(train_home, "tiny", second["run"]).folder / "evaluation.html").read_text()
+    assert "champion, version 1" in page
+    assert "it has learnt from some of these" in page  # its seed was another
     registry = Registry(train_home)
     assert registry.fetch("models:/tiny@challenger")[0].version == "2"
     assert registry.fetch("models:/tiny@champion")[0].digest == told["digest"]
@@ -122,6 +127,16 @@ def check_what_was_logged(home: Home, run: str) -> None:
     assert metrics["data.conflicting_labels.queue"] == finetuned.conflicting_labels["queue"]
     by_lang = [n for name, n in metrics.items() if re.fullmatch(r"test\.queue\.\w+\.rows", name)]
     assert sum(by_lang) == finetuned.rows["test"]
+    for figure in ("accuracy", "macro_f1"):
+        assert 0 <= metrics[f"baseline.queue.majority.{figure}"] < 0.6
+        assert metrics[f"baseline.queue.tfidf_linear.{figure}"] > 0.9
+    tags = client.get_run(finetuned.mlflow_run_id).data.tags
+    place = TrainingRun(home, "tiny", run)
+    assert tags["diagnosis"] == Diagnosis.read(place.folder / "diagnosis.json").tag
+    assert load_suspects(place.folder / "label_errors.parquet") == ()
+    (page,) = client.list_artifacts(finetuned.mlflow_run_id, "evaluation")
+    assert page.path == "evaluation/evaluation.html"
+    assert "The task has no champion yet." in (place.folder / "evaluation.html").read_text()
     files = client.list_artifacts(finetuned.mlflow_run_id, "text_profile")
     assert {file.path for file in files} == {"text_profile/profile.json", "text_profile/text.html"}
 

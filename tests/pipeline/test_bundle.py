@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from pipeline.bundle import load_spec, scoring_flow, text_flow
+from pipeline.bundle import calibrate_host, load_spec, scoring_flow, text_flow
+from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.flow import Prepared
 from pipeline.model.backbone import load_encoder, locate, save_tokenizer
 from pipeline.rows import RawRow
 from schemas.bundle import BUNDLE_FILE, MODEL_FILE, TOKENIZER_FILE, BundleSpec
 from schemas.errors import ArtifactError, ConfigError
 from schemas.fingerprint import digest_of_file
+from schemas.head import OutsideConfig
+from schemas.scope import ScopeRule
 
 if TYPE_CHECKING:
     from schemas.task import TaskConfig
@@ -111,3 +114,82 @@ def test_texts_are_cleaned_before_there_is_a_tokenizer_but_not_cut(tiny_task: Ta
     assert prepared.texts == ("", "mask sep help")
     with pytest.raises(ConfigError, match="without a tokenizer"):
         flow.windows(prepared)
+
+
+def test_windows_are_pooled_as_the_bundle_says_whatever_the_task(
+    bundle: Path, tiny_task: TaskConfig
+) -> None:
+    spec = BundleSpec.read(bundle / BUNDLE_FILE)
+    long = row(0, "refund", " ".join(f"parcel {n} late" for n in range(40)))
+    found = {}
+    for pooling in ("mean", "max", "first"):
+        train = spec.task.train.model_copy(update={"window_pooling": pooling})
+        task = spec.task.model_copy(update={"train": train})
+        spec.model_copy(update={"task": task}).write(bundle / BUNDLE_FILE)
+        (scored,) = scoring_flow(bundle, tiny_task).score([long]).scored
+        assert tiny_task.train.window_pooling == "mean"
+        found[pooling] = scored
+    assert len(found["mean"].spans) == len(found["max"].spans) > 1
+    assert len(found["first"].spans) == 1
+    assert (found["first"].truncated, found["mean"].truncated) == (True, False)
+    scores = {way: each.answers["queue"].scores.tobytes() for way, each in found.items()}
+    assert len(set(scores.values())) == 3
+
+
+def test_training_and_scoring_cut_alike(bundle: Path, tiny_task: TaskConfig) -> None:
+    train = tiny_task.train.model_copy(update={"window_pooling": "first"})
+    flow = text_flow(
+        tiny_task.model_copy(update={"train": train}), BackboneTokenizer(bundle / TOKENIZER_FILE)
+    )
+    (prepared,) = flow.prepare([row(0, "refund", "parcel late " * 60)])
+    assert isinstance(prepared, Prepared)
+    assert len(flow.windows(prepared).windows) == 1
+
+
+def asking(task: TaskConfig) -> TaskConfig:
+    queue = task.heads["queue"].model_copy(update={"outside": OutsideConfig()})
+    return task.model_copy(update={"heads": {**task.heads, "queue": queue}})
+
+
+def with_rule(bundle: Path, threshold: float) -> None:
+    rule = ScopeRule(method="energy", threshold=threshold, kept=1, rows_inside=9, rows_outside=0)
+    spec = BundleSpec.read(bundle / BUNDLE_FILE)
+    spec.model_copy(update={"scopes": {"queue": rule}}).write(bundle / BUNDLE_FILE)
+
+
+def test_the_bundles_rule_sends_texts_to_people_that_no_label_fits(
+    bundle: Path, tiny_task: TaskConfig
+) -> None:
+    rows = [row(0, "refund please", "the card was charged")]
+    trusting = {
+        name: head.model_copy(update={"review_below": 0.0})
+        for name, head in tiny_task.heads.items()
+    }
+    task = tiny_task.model_copy(update={"heads": trusting})
+    (before,) = scoring_flow(bundle, task).score(rows).scored
+    assert (before.decision, before.answers["queue"].scope) == ("auto", None)
+    for threshold, decision in ((1e3, "review"), (-1e3, "auto")):
+        with_rule(bundle, threshold)
+        (scored,) = scoring_flow(bundle, asking(task)).score(rows).scored
+        queue = scored.answers["queue"]
+        assert (scored.decision, queue.outside) == (decision, decision == "review")
+        assert queue.scope is not None
+        assert -1e3 < queue.scope < 1e3
+        assert queue.scores.tobytes() == before.answers["queue"].scores.tobytes()
+        (unasked,) = scoring_flow(bundle, task).score(rows).scored
+        assert (unasked.decision, unasked.answers["queue"].scope) == ("auto", None)
+
+
+def test_a_bundle_without_the_rule_that_is_asked_for_says_so(
+    bundle: Path, tiny_task: TaskConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = asking(tiny_task)
+    one = task.model_copy(update={"score": task.score.model_copy(update={"batching": "one"})})
+    calibrate_host(bundle, one, plans=tmp_path)
+    assert "no rule for texts that no label of queue fits" in caplog.text
+    (scored,) = scoring_flow(bundle, one).score([row(0, "", "late parcel")]).scored
+    assert (scored.answers["queue"].scope, scored.answers["queue"].outside) == (None, False)
+    caplog.clear()
+    with_rule(bundle, 0.0)
+    calibrate_host(bundle, one, plans=tmp_path)
+    assert "no rule" not in caplog.text

@@ -142,3 +142,10 @@ def test_rows_name_the_model_that_answered(tiny_bundle: Path, tiny_task: TaskCon
     assert table["model_version"].to_pylist() == [versions[d] for d in by_digest.values()]
     assert outcome.counters.texts_inferred == alone.counters.texts_inferred
     assert outcome.counters.windows_made > alone.counters.windows_made
+
+
+def test_what_the_small_model_finds_outside_goes_to_the_large_one() -> None:
+    sure = {head.name: Answer(("a",), 0.99, np.array([0.99, 0.01])) for head in HEADS}
+    assert is_sure(sure, REF.thresholds, HEADS)
+    outside = {**sure, "queue": dataclasses.replace(sure["queue"], scope=0.1, outside=True)}
+    assert not is_sure(outside, REF.thresholds, HEADS)

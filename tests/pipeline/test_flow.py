@@ -69,6 +69,7 @@ def text_flow(
     contract: ContractConfig | None = None,
     with_tokenizer: bool = True,
     detect_language: Callable[[str], str] = lambda text: "xx" if text else "und",
+    first_window_only: bool = False,
 ) -> TextFlow:
     return TextFlow(
         Validator(
@@ -79,6 +80,7 @@ def text_flow(
         FakeTokenizer() if with_tokenizer else None,
         WindowConfig(max_tokens=16, stride_tokens=4, max_chars=100),
         detect_language=detect_language,
+        first_window_only=first_window_only,
     )
 
 
@@ -400,3 +402,15 @@ def test_an_encoder_that_loses_a_window_is_caught() -> None:
 
     with pytest.raises(ShardError, match="6 windows made, but the model answered 5"):
         score(rows("x" * 60), Forgetful())
+
+
+def test_a_model_that_reads_the_first_window_gets_no_other() -> None:
+    long, short = "a long text that takes several windows to read", "short"
+    whole = scoring(text_flow()).score(rows(long, short))
+    first = scoring(text_flow(first_window_only=True)).score(rows(long, short))
+    assert [len(row.spans) for row in first.scored] == [1, 1]
+    assert first.scored[0].spans[0] == whole.scored[0].spans[0]
+    assert len(whole.scored[0].spans) > 1
+    assert [row.truncated for row in first.scored] == [True, False]
+    assert [row.truncated for row in whole.scored] == [False, False]
+    assert first.counters.windows_made == first.counters.windows_aggregated == 2

@@ -15,7 +15,7 @@ from pipeline.bundle import text_flow
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.flow import Prepared
-from pipeline.heads import head_slices
+from pipeline.heads import head_slices, record_scores
 from pipeline.inference import Inferred, ModelInference
 from pipeline.rows import RawRow
 from schemas.bundle import MODEL_FILE, TOKENIZER_FILE
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pipeline.flow import TextFlow
     from pipeline.window import Window
-    from schemas.task import TaskConfig
+    from schemas.task import TaskConfig, WindowPooling
 
 WORDS = ("invoice", "late", "card", "the", "app", "broken", "again", "é", "x9")
 TABLE = BatchTable(((16, 8), (32, 4)))
@@ -149,3 +149,42 @@ def test_only_the_record_with_a_broken_window_has_no_answer(
     assert [n for n, each in enumerate(found) if not each.answers] == [long]
     assert found[long].decision == "review"
     assert found[long].windows_made == len(flow.windows(items[long]).windows)
+
+
+class Weighing:
+    """Logits of the windows' own tokens; the last column says how much a window counts."""
+
+    def logits(self, windows: Sequence[Window]) -> np.ndarray:
+        rows = [[*np.sin(np.arange(5) + sum(window.input_ids)), len(window.input_ids) % 3]
+                for window in windows]  # fmt: skip
+        return np.array(rows, np.float32)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "attention"])
+def test_windows_are_pooled_as_the_model_was_trained_to(
+    pooling: WindowPooling, flow: TextFlow, tiny_task: TaskConfig, items: list[Prepared]
+) -> None:
+    heads = head_slices(tiny_task.heads)
+    found = ModelInference(flow, Weighing(), heads, pooling=pooling).infer(items)
+    for item, inferred in zip(items, found, strict=True):
+        windows = flow.windows(item).windows
+        logits = Weighing().logits(windows).astype(np.float64)
+        n_tokens = np.array([window.n_tokens for window in windows])
+        for head in heads:
+            expected = record_scores(logits, n_tokens, head, pooling=pooling)
+            assert inferred.answers[head.name].scores.tobytes() == expected.tobytes()
+
+
+def test_a_weight_that_is_no_number_is_no_answer(
+    flow: TextFlow, tiny_task: TaskConfig, items: list[Prepared]
+) -> None:
+    class Broken(Weighing):
+        def logits(self, windows: Sequence[Window]) -> np.ndarray:
+            logits = super().logits(windows)
+            logits[0, -1] = np.inf
+            return logits
+
+    inference = ModelInference(
+        flow, Broken(), head_slices(tiny_task.heads), pooling="attention", tokens_at_once=1 << 20
+    )
+    assert [bool(each.answers) for each in inference.infer(items[:3])] == [False, True, True]

@@ -11,6 +11,7 @@ import pytest
 
 from pipeline import outcome_report
 from pipeline.outcome_report import compare_with_outcomes
+from schemas.task import HeadConfig
 
 if TYPE_CHECKING:
     from schemas.home import Home
@@ -66,3 +67,26 @@ def test_quality_is_told_by_head_and_language(home: Home, task: TaskConfig) -> N
 def test_without_outcomes_nothing_is_told(home: Home, tiny_task: TaskConfig) -> None:
     manifest: Any = SimpleNamespace(task="tiny", date=DATE)
     assert compare_with_outcomes(tiny_task, home, [manifest]) == {}
+
+
+def test_opinions_by_aspect_are_compared_too(
+    home: Home, task: TaskConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = HeadConfig(kind="aspect", column="mood", labels=("good",), aspects=("food", "staff"))
+    said = [0.2, 0.8, 0.9, 0.1]  # food:good, and nothing of the staff
+    table = pa.Table.from_pylist(
+        [{"record_id": f"t{n}", "lang": "de", "mood_scores": said} for n in range(4)]
+    )
+    monkeypatch.setattr(outcome_report, "read_scores", lambda home, manifest: table)
+    moods = [{"food": "good"}, {}, "food:good|staff:good", None]
+    rows = [{"ticket_id": f"t{n}", "mood": mood} for n, mood in enumerate(moods)]
+    (home.root / "outcomes" / f"{DATE}.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows)
+    )
+    manifest: Any = SimpleNamespace(task="tiny", date=DATE)
+    found = compare_with_outcomes(
+        task.model_copy(update={"heads": {"mood": head}}), home, [manifest]
+    )["mood"]
+    assert found.rows == 3
+    assert found.accuracy == pytest.approx(4 / 6)
+    assert found.macro_f1 == pytest.approx((4 / 5 + 0.0) / 2)

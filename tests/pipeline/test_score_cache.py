@@ -27,8 +27,9 @@ from pipeline.score_cache import CachedInference, ScoreCache, cache_key, trim
 from pipeline.score_segments import read_segment, write_segment
 from pipeline.tables import Lineage, scores_table
 from schemas.bundle import Host
+from schemas.head import HeadConfig, OutsideConfig
 from schemas.manifest import ModelRef
-from schemas.task import HeadConfig
+from schemas.scope import ScopeRule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -285,3 +286,24 @@ def test_the_bytes_of_a_night_are_the_same_with_and_without_a_cache(
     second = night(Saving(cache=tmp_path, night="2026-11-29"))
     assert first[:2] == second[:2] == without[:2]
     assert (without[2], first[2], second[2]) == (0, 0, 51)
+
+
+def test_what_fits_no_label_is_remembered_as_such(tmp_path: Path) -> None:
+    rule = ScopeRule(method="energy", threshold=0.3, kept=1, rows_inside=9, rows_outside=0)
+    config = HeadConfig(column="q", labels=("a", "b"), outside=OutsideConfig(), review_below=0.0)
+    heads = head_slices({"queue": config}, scopes={"queue": rule})
+    scores = {hash_of(0): 0.1 + 0.2, hash_of(1): 0.1}
+    given_answers = {
+        name: Inferred(
+            {"queue": Answer(("a",), 0.9, np.array([0.9, 0.1]), 0, score, score < 0.3)},
+            "auto", ((0, 5),), truncated=False,
+        )
+        for name, score in scores.items()
+    }  # fmt: skip
+    found = read_segment(write_segment(tmp_path, given_answers, heads), list(scores), heads)
+    told = {name: each.answers["queue"] for name, each in found.items()}
+    assert {name: answer.scope for name, answer in told.items()} == scores
+    assert [told[name].outside for name in scores] == [False, True]
+    assert [found[name].decision for name in scores] == ["auto", "review"]
+    unasked = write_segment(tmp_path / "unasked", given_answers, head_slices({"queue": config}))
+    assert read_segment(unasked, list(scores), heads) == {}  # its answers lack what is asked for

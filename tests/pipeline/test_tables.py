@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -17,6 +18,7 @@ from pipeline.flow import Prepared, Scored
 from pipeline.heads import Answer
 from pipeline.rows import Record, Rejected
 from pipeline.tables import Lineage, quarantine_table, scores_table
+from schemas.head import OutsideConfig
 from schemas.manifest import ModelRef
 from schemas.reasons import Reason, Stage
 from schemas.records import quarantine_schema, scores_schema
@@ -149,3 +151,40 @@ def test_pandas_pyarrow_and_duckdb_read_equal_values(tmp_path: Path) -> None:
     assert list(frame.itertuples(index=False, name=None)) == arrow
     assert duckdb.execute(query).fetchall() == arrow
     assert arrow[0] == ("t2", "b", ["x", "y"], 0.75, 5, dt.date(2026, 11, 28))
+
+
+def test_an_aspect_head_has_the_columns_of_a_list(tmp_path: Path) -> None:
+    heads = {
+        "mood": HeadConfig(
+            kind="aspect", column="mood", labels=("good", "bad"), aspects=("food", "staff")
+        )
+    }
+    scores = np.array([0.1, 0.8, 0.1, 0.2, 0.2, 0.6])
+    answer = Answer(("food:good", "staff:bad"), 0.6, scores)
+    record = Record("t1", "in/f.csv", 0, ("text",), {}, b"raw")
+    row = Scored(Prepared(record, ("text",), "h", "de", (), False), {"mood": answer}, "auto", (),
+                 False)  # fmt: skip
+    pq.write_table(scores_table([row], heads, LINEAGE), tmp_path / "part.parquet")
+    (found,) = pq.read_table(tmp_path / "part.parquet").to_pylist()
+    assert found["mood"] == ["food:good", "staff:bad"]
+    assert dict(zip(heads["mood"].score_names, found["mood_scores"], strict=True)) == {
+        "food:none": pytest.approx(0.1), "food:good": pytest.approx(0.8),
+        "food:bad": pytest.approx(0.1), "staff:none": pytest.approx(0.2),
+        "staff:good": pytest.approx(0.2), "staff:bad": pytest.approx(0.6),
+    }  # fmt: skip
+
+
+def test_heads_with_texts_outside_say_what_fits() -> None:
+    heads = {"queue": HEADS["queue"].model_copy(update={"outside": OutsideConfig()})}
+    found = [
+        replace(ROWS[0], answers={"queue": Answer(("b",), 0.75, np.zeros(2), 0, scope, outside)})
+        for scope, outside in ((1.5, False), (-0.5, True), (None, False))
+    ]
+    table = scores_table(found, heads, LINEAGE)
+    assert table.schema.equals(scores_schema(heads))
+    assert table["queue_scope"].to_pylist() == [1.5, -0.5, None]
+    assert table["queue_outside"].to_pylist() == [False, True, False]
+    plain = scores_table(found, {"queue": HEADS["queue"]}, LINEAGE)
+    assert plain.schema.names == [
+        name for name in table.schema.names if name not in ("queue_scope", "queue_outside")
+    ]

@@ -9,6 +9,7 @@ import pytest
 from pipeline.bundle import load_spec
 from schemas.bundle import BundleSpec, GateResult
 from schemas.errors import ArtifactError
+from schemas.scope import ScopeRule
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,3 +109,55 @@ def test_a_gate_tells_itself_in_one_line() -> None:
         variant="fp32", gate="parity", value=0.002, rule="<=", threshold=0.001, passed=False
     )
     assert str(gate) == "fp32 parity: 0.002 <= 0.001 FAILED"
+
+
+def test_other_aspects_are_refused(spec: BundleSpec, tiny_task: TaskConfig) -> None:
+    """Columns would be read as those of another aspect."""
+    aspects = {"kind": "aspect", "labels": ("good", "bad")}
+    mine = with_head(tiny_task, "topics", aspects=("food", "staff"), **aspects)
+    digests = {name: labels.digest for name, labels in mine.label_sets.items()}
+    made = spec.model_copy(update={"task": mine, "label_digests": digests})
+    made.check_fits(mine)
+    other = with_head(tiny_task, "topics", aspects=("staff", "food"), **aspects)
+    with pytest.raises(ArtifactError, match="head 'topics': labels of the model"):
+        made.check_fits(other)
+
+
+def test_the_digest_covers_how_windows_are_pooled(spec: BundleSpec) -> None:
+    digests = {
+        spec.model_copy(
+            update={"task": with_section(spec.task, "train", window_pooling=way)}
+        ).digest
+        for way in ("mean", "max", "first", "attention")
+    }
+    assert len(digests) == 4
+    assert spec.digest in digests
+
+
+def test_pooling_is_the_models_own_business(spec: BundleSpec, tiny_task: TaskConfig) -> None:
+    """It is read from the bundle, so that a task file that moved on can still score with it."""
+    spec.check_fits(with_section(tiny_task, "train", window_pooling="max"))
+
+
+def test_the_digest_covers_rules_for_texts_outside(spec: BundleSpec) -> None:
+    rules = [
+        ScopeRule(method="energy", threshold=threshold, kept=0.95, rows_inside=9, rows_outside=0)
+        for threshold in (1.5, 1.25)
+    ]
+    digests = {spec.model_copy(update={"scopes": {"queue": rule}}).digest for rule in rules}
+    assert len(digests | {spec.digest}) == 3
+    assert spec.model_copy(update={"scopes": {}}).digest == spec.digest
+
+
+def test_a_bundle_of_before_there_were_rules_reads_and_a_rule_comes_back_exactly(
+    spec: BundleSpec, tmp_path: Path
+) -> None:
+    raw = spec.model_dump(mode="json")
+    del raw["scopes"]
+    for name in ("inside_kept", "outside_caught", "outside_rows"):
+        del raw["metrics"]["queue"][name]
+    assert BundleSpec.model_validate(raw) == spec
+    rule = ScopeRule(method="energy", threshold=0.1 + 0.2, kept=0.95, rows_inside=9, rows_outside=0)
+    path = tmp_path / "bundle.json"
+    spec.model_copy(update={"scopes": {"queue": rule}}).write(path)
+    assert BundleSpec.read(path).scopes["queue"].threshold == 0.1 + 0.2

@@ -50,7 +50,7 @@ def test_yaml_wins_over_defaults_and_overrides_over_yaml(mine: Path, home: Home)
     task = load_task(
         "mine", home, overrides=["train.seed=3", "window.max_tokens=64", "window.stride_tokens=8"]
     )
-    assert (task.train.batch_size, task.train.epochs, task.train.seed) == (32, 5, 3)
+    assert (task.train.batch_size, task.train.epochs, task.train.seed) == (None, 5, 3)
     assert (task.window.max_tokens, task.window.stride_tokens) == (64, 8)
     assert load_task("mine", home, overrides=["train.epochs=9"]).train.epochs == 9
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from schemas.head import HeadConfig, OutsideConfig
 from schemas.records import quarantine_schema, scores_schema
-from schemas.task import HeadConfig
 
 
 def test_scores_have_four_columns_a_head_and_the_lineage() -> None:
@@ -39,3 +39,20 @@ def test_quarantine_keeps_raw_bytes_where_the_policy_does_and_always_their_hash(
     assert schema.field("raw").type == pa.binary()
     assert schema.field("raw_bytes").type == pa.int64()
     assert [field.name for field in schema if field.nullable] == ["record_id", "raw"]
+
+
+def test_a_head_with_texts_outside_has_two_columns_more() -> None:
+    plain = HeadConfig(column="queue", labels=("a", "b"))
+    asked = plain.model_copy(update={"outside": OutsideConfig()})
+    before, schema = scores_schema({"queue": plain}), scores_schema({"queue": asked})
+    place = schema.names.index("queue_scope")
+    assert schema.names[place - 1 : place + 3] == [
+        "queue_window", "queue_scope", "queue_outside", "decision",
+    ]  # fmt: skip
+    assert schema.field("queue_scope").type == pa.float32()
+    assert schema.field("queue_scope").nullable
+    assert schema.field("queue_outside").type == pa.bool_()
+    assert not schema.field("queue_outside").nullable
+    assert [name for name in schema.names if "scope" not in name and "outside" not in name] == (
+        before.names
+    )

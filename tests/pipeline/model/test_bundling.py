@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,12 +13,12 @@ import pytest
 from pipeline.bundle import load_spec
 from pipeline.clean import Cleaner
 from pipeline.engines.onnx_session import OnnxEncoder
-from pipeline.heads import head_slices
+from pipeline.heads import answer, head_slices
 from pipeline.model.bundling import Bundled, Source, make_bundle
 from pipeline.model.card import model_card
 from pipeline.model.checkpoint import new_classifier, save_checkpoint
 from pipeline.model.fit import fit
-from pipeline.model.labelled import label_matrix
+from pipeline.model.labelled import OUTSIDE, label_matrix
 from pipeline.model.metrics import head_metrics
 from pipeline.model.outputs import run_encoder
 from pipeline.model.plots import plot_run
@@ -25,10 +26,12 @@ from pipeline.model.recipe import Recipe
 from schemas.bundle import LanguageMetrics
 from schemas.errors import ArtifactError, DataContractError
 from schemas.fingerprint import digest_of_file
+from schemas.head import OutsideConfig
 from schemas.home import Home
 from schemas.training import TrainingRun
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pipeline.heads import HeadSlice
@@ -170,6 +173,12 @@ def test_the_card_has_the_numbers(bundled: Bundled, folder: Path) -> None:
     assert f"| queue | {queue.rows} | {queue.accuracy:.4f} ({low:.3f} to {high:.3f}) " in card
     assert f"| {bundled.spec.fp32_metrics['queue'].macro_f1:.4f} | " in card
     assert f"{queue.expected_calibration_error:.4f} | {queue.majority_accuracy:.4f} |" in card
+    linear = bundled.spec.baseline_metrics["queue"]["tfidf_linear"]
+    assert f"| {linear['macro_f1']:.4f} | {queue.expected_calibration_error:.4f} | " in card
+    assert (linear["rows"], linear["train_rows"]) == (39, 162)
+    bare = model_card(bundled.spec.model_copy(update={"baseline_metrics": {}}))
+    assert f"| - | {queue.expected_calibration_error:.4f} | " in bare
+    assert "TF-IDF is a linear model" not in bare
     assert "- **topics** (multi): `price`, `quality`; under confidence 0.5" in card
     assert "Variant `int8_static`" in card
     assert card.count("| int8_static | ") == 6
@@ -270,4 +279,80 @@ def test_outputs_aggregate_windows_by_tokens(
     weights = weights / weights.sum()
     for head in toy_heads:
         np.testing.assert_allclose(joined.scores(head)[0], weights @ apart.scores(head))
-    np.testing.assert_allclose(joined.mean_logits()[0], weights @ apart.mean_logits())
+    np.testing.assert_allclose(joined.pooled_logits()[0], weights @ apart.pooled_logits())
+
+
+@pytest.fixture(scope="module")
+def asking(tiny_task: TaskConfig) -> TaskConfig:
+    """The tiny task, whose queue may have texts outside."""
+    outside = OutsideConfig(labels=("oos",), keep=0.9)
+    queue = tiny_task.heads["queue"].model_copy(update={"outside": outside})
+    return tiny_task.model_copy(update={"heads": {**tiny_task.heads, "queue": queue}})
+
+
+@pytest.fixture(scope="module")
+def with_outside(
+    toy_examples: list[Example], make_example: Callable[..., Example]
+) -> list[Example]:
+    """The toy set, and ten texts outside to validate and fourteen to test, without a keyword."""
+    plain = [
+        make_example(f"o{n}", queue=None, split="valid" if n < 10 else "test", seed=1000 + n)
+        for n in range(24)
+    ]
+    return toy_examples + [
+        replace(example, targets={**example.targets, "queue": OUTSIDE}) for example in plain
+    ]
+
+
+def test_texts_outside_are_learnt_on_validation_and_measured_on_test_as_they_are_scored(
+    trained: Classifier, with_outside: list[Example], toy_examples: list[Example],
+    asking: TaskConfig, tiny_task: TaskConfig, checkpoint: Path, tmp_path: Path,
+) -> None:  # fmt: skip
+    place = {"checkpoint": checkpoint, "folder": tmp_path / "bundle"}
+    spec = make_bundle(trained, with_outside, asking, source(asking), **place).spec
+    assert load_spec(tmp_path / "bundle") == spec
+    assert list(spec.scopes) == ["queue"]
+    rule, queue = spec.scopes["queue"], spec.metrics["queue"]
+    assert (rule.rows_inside, rule.rows_outside) == (39, 10)
+    assert 0.9 <= rule.kept < 1.0
+    assert rule.separation is not None
+    assert rule.separation > 0.6
+    (head, _) = head_slices(asking.heads, spec.temperatures, scopes=spec.scopes)
+    encoder = OnnxEncoder(tmp_path / "bundle" / "model.onnx")
+    test = [example for example in with_outside if example.split == "test"]
+    is_outside = np.array(
+        [
+            answer(encoder.logits(one.windows).astype(float), np.array([9]), head).outside
+            for one in test
+        ]
+    )
+    truth = np.array([one.targets["queue"] == OUTSIDE for one in test])
+    assert (queue.rows, queue.outside_rows) == (39, 14)
+    assert queue.inside_kept == pytest.approx(1 - is_outside[~truth].mean())
+    assert queue.outside_caught == pytest.approx(is_outside[truth].mean())
+    card = (tmp_path / "bundle" / "card.md").read_text(encoding="utf-8")
+    assert (
+        f"| queue | {rule.method} | {rule.threshold:.4f} | {queue.inside_kept:.4f} "
+        f"| {queue.outside_caught:.4f} | 14 |\n"
+    ) in card
+
+
+def test_texts_outside_alter_nothing_else(
+    trained: Classifier, with_outside: list[Example], toy_examples: list[Example],
+    asking: TaskConfig, tiny_task: TaskConfig, checkpoint: Path, tmp_path: Path,
+) -> None:  # fmt: skip
+    """Neither temperature nor the figures of the labels know of them."""
+    folders = [tmp_path / "asked", tmp_path / "plain"]
+    asked = make_bundle(
+        trained, with_outside, asking, source(asking), checkpoint=checkpoint, folder=folders[0]
+    ).spec
+    plain = make_bundle(
+        trained, toy_examples, tiny_task, source(tiny_task),
+        checkpoint=checkpoint, folder=folders[1],
+    ).spec  # fmt: skip
+    assert plain.scopes == {}
+    assert "no label fits" not in (folders[1] / "card.md").read_text(encoding="utf-8")
+    assert asked.temperatures["queue"] == plain.temperatures["queue"]
+    gone = {"inside_kept": None, "outside_caught": None, "outside_rows": None}
+    assert asked.metrics["queue"].model_copy(update=gone) == plain.metrics["queue"]
+    assert asked.baseline_metrics["queue"] == plain.baseline_metrics["queue"]

@@ -128,3 +128,41 @@ def test_outcomes_by_head_from_what_the_models_answered() -> None:
     assert found["tags"].known.tolist() == [True, False, True]
     assert found["tags"].small.tolist() == [[1, 0], [0, 0], [1, 1]]
     assert found["tags"].confidence.tolist() == [0.9, 0.5, 0.7]
+
+
+def test_outcomes_of_an_aspect_head_are_flags_of_its_pairs() -> None:
+    heads = head_slices(
+        {
+            "mood": HeadConfig(
+                kind="aspect", column="m", labels=("good", "bad"), aspects=("food", "staff"),
+                review_below=0.0,
+            )
+        }
+    )  # fmt: skip
+
+    def inferred(*labels: str) -> Inferred:
+        return Inferred({"mood": Answer(labels, 0.9, np.zeros(6))}, "auto", (), truncated=False)
+
+    targets = [(1, 0), None, (0, 2)]
+    examples = [
+        Example(f"r{n}", "h", "valid", "en", ("x",), (), {"mood": target})
+        for n, target in enumerate(targets)
+    ]
+    small = [inferred("food:good"), inferred(), inferred("staff:good")]
+    large = [inferred("food:good"), inferred(), inferred("staff:bad")]
+    found = head_outcomes(examples, small, large, heads)["mood"]
+    assert found.known.tolist() == [True, False, True]
+    assert found.truth[[0, 2]].tolist() == [[1, 0, 0, 0], [0, 0, 0, 1]]
+    assert found.small.tolist() == [[1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]]
+    everybody = np.ones(3, np.bool_)
+    assert found.macro_f1(~everybody) == 1.0  # food:bad occurs nowhere, and does not count
+    assert found.macro_f1(everybody) == pytest.approx((1.0 + 0.0 + 0.0) / 3)
+
+
+def test_answers_to_texts_outside_are_no_ones_to_trust() -> None:
+    (head,) = head_slices({"queue": HeadConfig(column="q", labels=("a", "b"), review_below=0.6)})
+    answers = [Answer(("a",), 0.9, np.zeros(2), 0, 1.0, is_outside) for is_outside in (True, False)]
+    small = [Inferred({"queue": one}, "auto", (), truncated=False) for one in answers]
+    examples = [Example("r", "h", "valid", "en", ("t",), (), {"queue": 0})] * 2
+    found = head_outcomes(examples, small, small, (head,))
+    assert found["queue"].confidence.tolist() == [0.0, 0.9]

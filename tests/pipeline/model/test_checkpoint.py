@@ -8,7 +8,7 @@ import torch
 
 from pipeline.heads import head_slices
 from pipeline.model.checkpoint import HEADS_FILE, load_checkpoint, new_classifier, save_checkpoint
-from pipeline.model.fit import record_logits
+from pipeline.model.record_logits import record_logits
 from schemas.errors import ArtifactError
 from schemas.task import HeadConfig
 

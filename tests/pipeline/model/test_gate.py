@@ -8,6 +8,7 @@ import pytest
 from onnx import numpy_helper
 
 from pipeline.engines.onnx_session import OnnxEncoder
+from pipeline.heads import head_slices
 from pipeline.model.export import export_onnx
 from pipeline.model.gate import (
     TorchEncoder,
@@ -21,7 +22,7 @@ from pipeline.model.outputs import Outputs, run_encoder
 from pipeline.window import Window
 from schemas.bundle import GateResult
 from schemas.errors import ArtifactError
-from schemas.task import CompressConfig
+from schemas.task import CompressConfig, HeadConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pipeline.heads import HeadSlice
     from pipeline.model.labelled import Example
     from pipeline.model.network import Classifier
-    from schemas.task import Variant
+    from schemas.task import Variant, WindowPooling
 
 NAN = float("nan")
 
@@ -206,3 +207,45 @@ def alter(path: Path, initializer: str, change: Any) -> None:
     (tensor,) = [found for found in model.graph.initializer if found.name == initializer]
     tensor.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(tensor)), initializer))
     onnx.save(model, str(path))
+
+
+ASPECTS = head_slices(
+    {
+        "mood": HeadConfig(kind="aspect", column="mood", labels=("good", "bad"), aspects=("food",)),
+        "queue": HeadConfig(column="queue", labels=("a", "b")),
+    }
+)
+
+
+def aspect_examples(examples: list[Example]) -> list[Example]:
+    """Each third record says nothing of the food, or good, or bad of it."""
+    return [
+        type(example)(**{**vars(example), "targets": {"mood": (row % 3,), "queue": None}})
+        for row, example in enumerate(examples)
+    ]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_the_gates_of_an_aspect_head(
+    pooling: WindowPooling, exported: Path, tiny_model: Classifier, toy_examples: list[Example]
+) -> None:
+    examples = aspect_examples(toy_examples[:30])
+    outputs = run_encoder(TorchEncoder(tiny_model), examples, pooling=pooling)
+    (agreement, drop) = (
+        {result.gate: result for result in variant_gates(
+            "fp32", exported, texts=examples, n_valid=30, reference=outputs, heads=ASPECTS,
+            config=CompressConfig(),
+        )}[name] for name in ("label_agreement.mood", "certain_macro_f1_drop.mood")
+    )  # fmt: skip
+    assert (agreement.value, agreement.passed) == (1.0, True)
+    assert (drop.value, drop.passed) == (0.0, True)
+
+
+def test_other_choices_of_an_aspect_fail_agreement(
+    exported: Path, tiny_model: Classifier, toy_examples: list[Example]
+) -> None:
+    examples = aspect_examples(toy_examples[:30])
+    alter(exported, "heads.bias", lambda bias: bias + np.array([0, 0, 50, 0, 0], bias.dtype))
+    gates = measure(exported, tiny_model, examples, ASPECTS)
+    assert not gates["label_agreement.mood"].passed
+    assert gates["label_agreement.queue"].passed

@@ -12,16 +12,21 @@ from hypothesis import strategies as st
 from pipeline.flow import Prepared
 from pipeline.model.labelled import (
     MISSING,
+    OUTSIDE,
     Example,
     Labeller,
+    known_rows,
     label_matrix,
     load_examples,
+    outside_rows,
     save_examples,
     split_of,
+    target_matrix,
 )
 from pipeline.rows import Record
 from pipeline.window import Window
 from schemas.errors import DataContractError
+from schemas.head import OutsideConfig
 from schemas.task import HeadConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 
 QUEUE = HeadConfig(column="queue", labels=("billing", "technical", "shipping"))
 TOPICS = HeadConfig(kind="multi", column="topics", labels=("price", "quality", "service"))
+MOOD = HeadConfig(kind="aspect", column="mood", labels=("good", "bad"), aspects=("food", "staff"))
 HEADS = {"queue": QUEUE, "topics": TOPICS}
 
 
@@ -183,3 +189,79 @@ def test_messages_do_not_hold_text() -> None:
     labeller.targets(prepared(queue="x"))
     with pytest.raises(DataContractError, match=re.escape("unknown label 'x' in 1 records")):
         labeller.check()
+
+
+def test_aspects_become_choices() -> None:
+    labeller = Labeller({"mood": MOOD})
+    values = [{"food": "bad"}, "staff:good|food:good", "{}", None, ""]
+    found = [labeller.targets(prepared(mood=value))["mood"] for value in values]
+    assert found == [(2, 0), (1, 1), (0, 0), None, None]
+    assert labeller.targets(prepared()) == {"mood": None}
+    labeller.check()
+
+
+def test_all_that_is_wrong_with_aspects_is_named_in_one_error() -> None:
+    labeller = Labeller({"mood": MOOD})
+    for row in range(4):
+        labeller.targets(prepared(f"t{row}", mood={"fod": "good"}))
+    labeller.targets(prepared("t8", mood={"food": "god", "staff": "bad"}))
+    labeller.targets(prepared("t9", mood="food:good|food:bad|staff"))
+    with pytest.raises(DataContractError) as caught:
+        labeller.check()
+    message = str(caught.value)
+    assert "head 'mood': unknown aspect 'fod' (did you mean 'food'?) in 4 records" in message
+    assert "(for example t0, t1, t2)" in message
+    assert "unknown label 'god' (did you mean 'good'?) in 1 records (for example t8)" in message
+    assert "two labels for aspect 'food' in 1 records (for example t9)" in message
+    assert "no label for aspect 'staff' in 1 records (for example t9)" in message
+
+
+def test_the_matrix_of_aspects_has_a_choice_for_each() -> None:
+    matrix = target_matrix([(2, 0), None, (1, 1)], MOOD)
+    assert matrix.dtype == np.float32
+    assert matrix[[0, 2]].tolist() == [[2.0, 0.0], [1.0, 1.0]]
+    assert np.isnan(matrix[1]).all()
+    assert known_rows(matrix).tolist() == [True, False, True]
+    assert known_rows(target_matrix([1, None, 0], QUEUE)).tolist() == [True, False, True]
+    assert target_matrix([], MOOD).shape == (0, 2)
+
+
+def test_aspect_targets_are_saved_and_loaded(tmp_path: Path) -> None:
+    example = Example("r1", "a" * 32, "train", "en", ("x",), (), {"mood": (2, 0)})
+    save_examples([example], tmp_path / "examples.parquet")
+    assert load_examples(tmp_path / "examples.parquet") == [example]
+
+
+ASKED = QUEUE.model_copy(update={"outside": OutsideConfig(labels=("oos", "spam"))})
+
+
+def test_values_outside_are_known_to_be_none_of_the_labels(tmp_path: Path) -> None:
+    labeller = Labeller({"queue": ASKED})
+    found = [
+        labeller.targets(prepared(queue=value)) for value in ("oos", " spam ", "billing", None)
+    ]
+    assert [target["queue"] for target in found] == [OUTSIDE, OUTSIDE, 0, None]
+    labeller.check()
+    examples = [
+        Example(f"r{row}", "0" * 32, "train", "en", ("x",), (), targets)
+        for row, targets in enumerate(found)
+    ]
+    assert outside_rows(examples, "queue").tolist() == [True, True, False, False]
+    matrix = label_matrix(examples, "queue", ASKED)
+    assert matrix.tolist() == [MISSING, MISSING, 0, MISSING]
+    assert known_rows(matrix).tolist() == [False, False, True, False]
+    save_examples(examples, tmp_path / "examples.parquet")
+    loaded = load_examples(tmp_path / "examples.parquet")
+    assert [example.targets["queue"] for example in loaded] == [OUTSIDE, OUTSIDE, 0, None]
+
+
+def test_a_value_outside_is_unknown_to_heads_that_do_not_name_it() -> None:
+    labeller = Labeller({"queue": ASKED})
+    labeller.targets(prepared(queue="ooos"))
+    with pytest.raises(DataContractError, match=r"unknown label 'ooos' \(did you mean 'oos'"):
+        labeller.check()
+    labeller = Labeller({"queue": QUEUE})
+    labeller.targets(prepared(queue="oos"))
+    with pytest.raises(DataContractError, match="unknown label 'oos'"):
+        labeller.check()
+    assert outside_rows([], "queue").tolist() == []

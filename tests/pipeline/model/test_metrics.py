@@ -15,7 +15,9 @@ from pipeline.model.metrics import (
     certain_drop,
     fit_temperature,
     gate_metric,
+    head_macro_f1,
     head_metrics,
+    known_pairs,
     macro_f1,
 )
 from schemas.bundle import LanguageMetrics
@@ -23,6 +25,11 @@ from schemas.task import HeadConfig
 
 SINGLE = HeadSlice("queue", HeadConfig(column="queue", labels=("a", "b", "c")), 0)
 MULTI = HeadSlice("tags", HeadConfig(kind="multi", column="tags", labels=("x", "y")), 3)
+ASPECT = HeadSlice(
+    "mood",
+    HeadConfig(kind="aspect", column="mood", labels=("good", "bad"), aspects=("food", "staff")),
+    0,
+)
 
 LABELS = st.integers(1, 60).flatmap(
     lambda rows: st.tuples(
@@ -195,3 +202,80 @@ def test_one_flip_on_few_records_proves_nothing() -> None:
     flipped[3] = 0
     assert macro_f1(truth, truth) - macro_f1(truth, flipped) > 0.01
     assert certain_drop(truth, truth, flipped) <= 0.01
+
+
+def aspect_scores(*rows: tuple[int, int], sure: float = 0.8) -> np.ndarray:
+    """Scores that are `sure` of these choices of the two aspects."""
+    return np.array([np.where(np.eye(3)[list(row)], sure, (1 - sure) / 2).ravel() for row in rows])
+
+
+def test_macro_f1_of_an_aspect_head_is_over_pairs_that_occur() -> None:
+    truth = np.array([[1, 0], [1, 2], [0, 0]])
+    predicted = np.array([[1, 0], [0, 2], [0, 1]])
+    # food:good hits 1 of 2 (F1 2/3), staff:bad 1 of 1, staff:good is said wrongly once (F1 0);
+    # food:bad occurs nowhere.
+    assert head_macro_f1(truth, predicted, ASPECT) == pytest.approx((2 / 3 + 1.0 + 0.0) / 3)
+    nothing = np.zeros((3, 2), dtype=np.int64)
+    assert head_macro_f1(nothing, nothing, ASPECT) == 0.0
+    assert head_macro_f1(truth, truth, ASPECT) == 1.0
+
+
+@given(st.integers(1, 40), st.integers(0, 1000))
+@settings(deadline=None)
+def test_macro_f1_of_an_aspect_head_is_sklearns_over_those_pairs(rows: int, seed: int) -> None:
+    chooser = np.random.default_rng(seed)
+    truth, predicted = chooser.integers(0, 3, (2, rows, 2))
+    codes = [(answers + np.array([0, 10])).ravel() for answers in (truth, predicted)]
+    pairs = [code for code in (1, 2, 11, 12) if any((code == some).any() for some in codes)]
+    wanted = f1_score(*codes, labels=pairs, average="macro", zero_division=0) if pairs else 0.0
+    assert head_macro_f1(truth, predicted, ASPECT) == pytest.approx(wanted)
+
+
+def test_head_metrics_of_an_aspect_head() -> None:
+    scores = aspect_scores((1, 0), (0, 2), (0, 1), (1, 1))
+    truth = np.array([[1, 0], [1, 2], [0, 0], [np.nan, np.nan]], dtype=np.float32)
+    metrics = head_metrics(scores, truth, ASPECT, seed=1)
+    assert metrics.rows == 3
+    assert metrics.accuracy == pytest.approx(4 / 6)  # of six aspects
+    assert metrics.macro_f1 == pytest.approx((2 / 3 + 1.0 + 0.0) / 3)
+    assert metrics.majority_accuracy == pytest.approx(4 / 6)  # food good, staff none
+    assert metrics.expected_calibration_error == pytest.approx(0.8 - 4 / 6)
+    assert metrics.accuracy_interval[0] < metrics.accuracy < metrics.accuracy_interval[1]
+    assert 0.0 <= metrics.macro_f1_interval[0] < metrics.macro_f1_interval[1] <= 1.0
+    nothing = head_metrics(scores, np.full((4, 2), np.nan), ASPECT, seed=1)
+    assert (nothing.rows, nothing.macro_f1) == (0, 0.0)
+
+
+def test_metrics_by_language_of_an_aspect_head() -> None:
+    scores = aspect_scores(*[(1, 0), (2, 0)] * 30)
+    truth = np.array([[1, 0], [1, 1]] * 30, dtype=np.float32)
+    metrics = head_metrics(scores, truth, ASPECT, seed=1, langs=["de", "en"] * 30)
+    found = {lang: (each.accuracy, each.macro_f1) for lang, each in metrics.by_lang.items()}
+    assert found == {"de": (1.0, 1.0), "en": (0.0, 0.0)}
+
+
+def test_gate_metric_of_an_aspect_head() -> None:
+    logits = np.array([[0, 9.0, 0, 9.0, 0, 0], [9.0, 0, 0, 0, 0, 9.0]])
+    truth = np.array([[1.0, 0.0], [1.0, 2.0]])
+    assert gate_metric(logits, {"mood": truth}, (ASPECT,)) == pytest.approx((2 / 3 + 1.0) / 2)
+    right, predicted = known_pairs(logits, np.array([[np.nan, np.nan], [1.0, 2.0]]), ASPECT)
+    assert (right.tolist(), predicted.tolist()) == ([[1, 2]], [[0, 2]])
+
+
+def test_a_known_temperature_is_found_for_aspects() -> None:
+    chooser = np.random.default_rng(6)
+    true_logits = chooser.normal(0, 2, (4000, 6))
+    noisy = (true_logits + chooser.gumbel(size=true_logits.shape)).reshape(-1, 2, 3)
+    truth = noisy.argmax(axis=2).astype(np.float32)
+    truth[::9] = np.nan
+    assert fit_temperature(true_logits * 2.0, truth, ASPECT) == pytest.approx(2.0, rel=0.1)
+
+
+def test_a_drop_counts_pairs_that_occur() -> None:
+    truth = np.zeros((200, 4), dtype=np.int64)
+    truth[::2, 0] = 1
+    worse = truth.copy()
+    worse[::4, 0] = 0  # half of the only pair's hits: F1 falls from 1 to 2/3
+    drop = certain_drop(truth, truth, worse, only_present=True)
+    assert 0.2 < drop < 1 / 3
+    assert certain_drop(truth, truth, worse) == pytest.approx(drop / 4)
