@@ -131,6 +131,9 @@ def _metrics(bundled: Bundled) -> dict[str, float]:
             f"test.{name}.ece": head.expected_calibration_error,
             f"test.{name}.macro_f1_fp32": spec.fp32_metrics[name].macro_f1,
         }
+        for figure in ("inside_kept", "outside_caught"):
+            if (share := getattr(head, figure)) is not None:
+                metrics[f"test.{name}.{figure}"] = share
         for lang, found in head.by_lang.items():
             metrics[f"test.{name}.{lang}.rows"] = found.rows
             if found.accuracy is not None and found.macro_f1 is not None:

@@ -62,6 +62,14 @@ def _in_words(head: HeadEvaluation) -> str:
             f"AUROC, one label against the rest: {head.auroc.value:.4f} (the mean over "
             f"{_labels_in_words(head.auroc.labels)})."
         )
+    if head.metrics.inside_kept is not None:
+        kept = f"{head.metrics.inside_kept:.1%}"
+        words.append(f"Of texts that a label fits {kept} stay with the model.")
+    if head.metrics.outside_caught is not None:
+        words.append(
+            f"Of {head.metrics.outside_rows:,} that none fits {head.metrics.outside_caught:.1%} go "
+            f"to people."
+        )
     return " ".join(words)
 
 

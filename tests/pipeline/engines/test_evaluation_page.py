@@ -143,6 +143,19 @@ def test_a_page_stands_alone_and_holds_no_text(bundled: Bundled, tmp_path: Path)
     assert "prefers-color-scheme: dark" in text
 
 
+def test_a_page_tells_what_becomes_of_texts_that_no_label_fits(
+    bundled: Bundled, tmp_path: Path
+) -> None:
+    assert "that none fits" not in words(page(bundled, tmp_path))
+    measured = {"inside_kept": 0.951, "outside_caught": 0.625, "outside_rows": 1000}
+    metrics = bundled.spec.metrics
+    queue = metrics["queue"].model_copy(update=measured)
+    spec = bundled.spec.model_copy(update={"metrics": {**metrics, "queue": queue}})
+    shown = words(page(replace(bundled, spec=spec), tmp_path))
+    assert "Of texts that a label fits 95.1% stay with the model." in shown
+    assert "Of 1,000 that none fits 62.5% go to people." in shown
+
+
 def test_a_page_has_the_figures_of_each_head(bundled: Bundled, tmp_path: Path) -> None:
     shown = words(page(bundled, tmp_path))
     queue, topics = bundled.spec.metrics["queue"], bundled.spec.metrics["topics"]
