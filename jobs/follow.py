@@ -6,10 +6,10 @@ import json
 import logging
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 _POLL_S = 0.5
@@ -17,11 +17,11 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def following(path: Path) -> Iterator[None]:
-    """Logs each line that is added to a JSONL file of epochs while the block runs."""
+def following(path: Path, *, describe: Callable[[Mapping[str, Any]], str]) -> Iterator[None]:
+    """Logs each line that is added to a JSONL file while the block runs, as `describe` puts it."""
     path.unlink(missing_ok=True)
     ended = threading.Event()
-    thread = threading.Thread(target=_follow, args=(path, ended), daemon=True)
+    thread = threading.Thread(target=_follow, args=(path, ended, describe), daemon=True)
     thread.start()
     try:
         yield
@@ -30,19 +30,16 @@ def following(path: Path) -> Iterator[None]:
         thread.join()
 
 
-def _follow(path: Path, ended: threading.Event) -> None:
+def _follow(
+    path: Path, ended: threading.Event, describe: Callable[[Mapping[str, Any]], str]
+) -> None:
     told = 0
     while True:
         last = ended.wait(_POLL_S)
         # What follows the last line end is still being written.
         lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
         for line in lines[told:]:
-            epoch = json.loads(line)
-            log.info(
-                "epoch %d: train loss %.4f, valid loss %.4f, valid macro-F1 %.4f%s",
-                epoch["epoch"], epoch["train_loss"], epoch["valid_loss"],
-                epoch["valid_macro_f1"], " (best so far)" if epoch["is_best"] else "",
-            )  # fmt: skip
+            log.info("%s", describe(json.loads(line)))
         told = len(lines)
         if last:
             return

@@ -72,7 +72,7 @@ class TrainConfig(Section):
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     gradient_checkpointing: bool = False
     strategy: Literal["ddp", "fsdp"] = "ddp"
-    patience_epochs: Annotated[int, Field(ge=1)] = 2
+    patience_epochs: Annotated[int, Field(ge=1)] = 3
     max_windows_per_record: Annotated[int, Field(ge=1)] = 2
     near_duplicate_similarity: Annotated[float, Field(gt=0.5, le=1)] | None = 0.85
     valid_fraction: Annotated[float, Field(gt=0, lt=0.5)] = 0.1

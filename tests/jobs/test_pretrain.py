@@ -18,6 +18,7 @@ from mlflow import MlflowClient
 from ray.train import Checkpoint
 
 from jobs import pretrain, pretraining
+from jobs.ray_training import last_state
 from pipeline.model.backbone import load_encoder
 from pipeline.model.pretrain.loop import Progress
 from schemas.errors import ShardError
@@ -122,7 +123,7 @@ def check_what_was_logged(home: Home, told: dict[str, Any]) -> None:
 
 def kill_worker_after(lines: int, folder: Path, stop: threading.Event, killed: list[int]) -> None:
     """Kills a worker, a process below this one, once so many checkpoints are written."""
-    path = folder / pretraining.EPOCHS_FILE
+    path = folder / "epochs.jsonl"
     while not stop.wait(0.05):
         if not path.exists() or len(path.read_text().splitlines()) < lines:
             continue
@@ -210,18 +211,18 @@ def test_a_checkpoint_is_reported_and_found_again(
 ) -> None:
     fake = FakeTrain(tmp_path)
     monkeypatch.setattr(ray, "train", fake)
-    assert pretraining._last_state() is None
+    assert last_state() is None
     inside = Progress(epoch=1, step=9, batch=2, history=[{"epoch": 1.0}])
     pretraining._report(tmp_path, inside, {"step": 9})
     ended = Progress(epoch=2, step=14, history=[{"epoch": 1.0}, {"epoch": 2.0}])
     pretraining._report(tmp_path, ended, {"step": 14})
     assert fake.metrics == [{"step": 9}, {"epoch": 2.0}]
-    assert pretraining._last_state() == {"step": 14}
+    assert last_state() == {"step": 14}
     fake.rank = 1
     pretraining._report(tmp_path, ended, {"step": 99})
-    lines = (tmp_path / pretraining.EPOCHS_FILE).read_text().splitlines()
+    lines = (tmp_path / "epochs.jsonl").read_text().splitlines()
     assert len(lines) == 2  # every rank reports, only the first leaves a checkpoint
-    assert pretraining._last_state() == {"step": 14}
+    assert last_state() == {"step": 14}
 
 
 def test_a_worker_leaves_our_own_error_for_the_driver(

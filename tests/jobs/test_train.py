@@ -19,6 +19,7 @@ from mlflow import MlflowClient
 from ray.train import Checkpoint
 
 from jobs import training
+from jobs.ray_training import last_state
 from pipeline.engines.registry import Registry
 from pipeline.model.findings import Diagnosis
 from pipeline.model.fit import Progress
@@ -154,7 +155,7 @@ def kill_worker_after(epochs: int, folder: Path, stop: threading.Event, killed: 
 
 
 def epochs_of(folder: Path) -> list[int]:
-    path = folder / training.EPOCHS_FILE
+    path = folder / "epochs.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return [int(json.loads(line)["epoch"]) for line in lines]
 
@@ -269,13 +270,13 @@ def test_an_epoch_is_reported_and_found_again(
 ) -> None:
     fake = FakeTrain(tmp_path)
     monkeypatch.setattr(ray, "train", fake)
-    assert training._last_state() is None
+    assert last_state() is None
     progress = Progress(epoch=2, step=9, history=[{"epoch": 2.0, "train_loss": 0.5}])
     state = {"model": {"w": torch.arange(3)}, "progress": progress.__dict__}
     training._report(tmp_path, progress, state, True)
     assert fake.metrics == [{"epoch": 2.0, "train_loss": 0.5, "is_best": True}]
     assert epochs_of(tmp_path) == [2]
-    found = training._last_state()
+    found = last_state()
     assert found is not None
     assert found["progress"] == progress.__dict__
     assert torch.equal(found["model"]["w"], torch.arange(3))
@@ -284,7 +285,7 @@ def test_an_epoch_is_reported_and_found_again(
     training._report(tmp_path, progress, state, False)
     assert epochs_of(tmp_path) == [2]
     assert len(fake.metrics) == 2  # every rank reports, only the first leaves a checkpoint
-    assert training._last_state() is None
+    assert last_state() is None
 
 
 def test_a_worker_leaves_our_own_error_for_the_driver(
