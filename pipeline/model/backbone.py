@@ -16,6 +16,7 @@ from schemas.fingerprint import digest_of_file
 
 if TYPE_CHECKING:
     from torch import nn
+    from transformers import PretrainedConfig
 
 # As BERT and its relatives call it, and as DistilBERT and ModernBERT do.
 _HIDDEN_DROPOUT = ("hidden_dropout_prob", "dropout")
@@ -57,10 +58,7 @@ def load_encoder(backbone: str, *, dropout: float) -> nn.Module:
     """
     place = locate(backbone)
     try:
-        config = AutoConfig.from_pretrained(place)
-        for names, value in ((_HIDDEN_DROPOUT, dropout), (_ATTENTION_DROPOUT, 0.0)):
-            for name in filter(partial(hasattr, config), names):
-                setattr(config, name, value)
+        config = with_dropout(AutoConfig.from_pretrained(place), dropout)
         model_class = AutoModel._model_mapping[type(config)]  # the class that from_pretrained picks
         takes_pooler = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
         options = {"add_pooling_layer": False} if takes_pooler else {}
@@ -68,6 +66,14 @@ def load_encoder(backbone: str, *, dropout: float) -> nn.Module:
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ArtifactError(f"train.backbone {backbone!r} cannot be loaded: {error}") from error
     return encoder
+
+
+def with_dropout(config: PretrainedConfig, dropout: float) -> PretrainedConfig:
+    """The same settings with `dropout` of hidden states, and none of attention weights."""
+    for names, value in ((_HIDDEN_DROPOUT, dropout), (_ATTENTION_DROPOUT, 0.0)):
+        for name in filter(partial(hasattr, config), names):
+            setattr(config, name, value)
+    return config
 
 
 def save_tokenizer(backbone: str, path: Path) -> str:

@@ -18,7 +18,7 @@ from transformers import (
     BertConfig,
 )
 
-from pipeline.model.backbone import locate
+from pipeline.model.backbone import locate, with_dropout
 from pipeline.model.batches import batches
 from pipeline.model.pretrain.loop import parameter_groups
 from pipeline.model.pretrain.objective import collate, has_segments
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# As BERT and its relatives call them, and as DistilBERT and ModernBERT do.
-_HIDDEN_DROPOUT = ("hidden_dropout_prob", "dropout")
-# Dropping attention weights keeps PyTorch from its fused CPU kernel.
-_ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")
 _MIN_POSITIONS = 512
 
 
@@ -62,7 +58,7 @@ def load_start(backbone: str, config: PretrainConfig) -> Start:
     place = locate(backbone)
     torch.manual_seed(config.seed)
     try:
-        settings = _with_dropout(AutoConfig.from_pretrained(place), config.dropout)
+        settings = with_dropout(AutoConfig.from_pretrained(place), config.dropout)
         kind = _auto_class(settings, config)
         model, info = kind.from_pretrained(place, config=settings, output_loading_info=True)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -87,7 +83,7 @@ def random_start(config: PretrainConfig, tokenizer: PieceTokenizer, *, max_token
         max_position_embeddings=max(_MIN_POSITIONS, max_tokens),
         pad_token_id=tokenizer.pad_id,
     )
-    settings = _with_dropout(settings, config.dropout)
+    settings = with_dropout(settings, config.dropout)
     return Start(_auto_class(settings, config).from_config(settings))
 
 
@@ -182,14 +178,6 @@ def _auto_class(settings: Any, config: PretrainConfig) -> Any:
             f"set it to false"
         )
     return pairs
-
-
-def _with_dropout(settings: Any, dropout: float) -> Any:
-    for names, value in ((_HIDDEN_DROPOUT, dropout), (_ATTENTION_DROPOUT, 0.0)):
-        for name in names:
-            if hasattr(settings, name):
-                setattr(settings, name, value)
-    return settings
 
 
 def _missing(model: PreTrainedModel, names: Any) -> tuple[nn.Parameter, ...]:
