@@ -48,8 +48,8 @@ test: setup ## All tests
 	$(BIN)/pytest -q -m alone
 
 fuzz: setup ## Damaged files through the readers, FUZZ_SECONDS long (600)
-	FUZZ_SECONDS=$(FUZZ_SECONDS) HYPOTHESIS_PROFILE=default $(BIN)/pytest -q -s tests/fuzz
-	HYPOTHESIS_PROFILE=default $(BIN)/pytest -q -m 'not slow' $$(grep -rl 'from hypothesis' tests --include='test_*.py')
+	FUZZ_SECONDS=$(FUZZ_SECONDS) HYPOTHESIS_PROFILE=new $(BIN)/pytest -q -s tests/fuzz
+	HYPOTHESIS_PROFILE=new $(BIN)/pytest -q -m 'not slow' $$(grep -rl 'from hypothesis' tests --include='test_*.py')
 
 soak: setup ## kill -9 at SOAK_RUNS random moments (100); each time a rerun and a comparison
 	SOAK_RUNS=$(SOAK_RUNS) $(BIN)/pytest -q tests/faults/test_kills.py
