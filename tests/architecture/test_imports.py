@@ -57,6 +57,39 @@ def test_loading_a_task_loads_nothing_heavy() -> None:
     assert loaded_by(code) == set()
 
 
+def test_failure_20_what_runs_jobs_for_airflow_never_has_ray_in_its_process() -> None:
+    """Ray's driver does not survive a worker that was forked; each job is a process of its own."""
+    assert "ray" not in loaded_by("import dags.operators.runner, dags.operators.job")
+
+
+def test_failure_22_a_process_that_has_tokenized_can_fork_and_tokenize(
+    tiny_tokenizer_path: Path,
+) -> None:
+    """The tokenizer's threads are not there after a fork: the entry point has switched them off."""
+    code = f"""
+import os, signal, sys
+from pathlib import Path
+os.environ.pop("TOKENIZERS_PARALLELISM", None)
+from jobs.__main__ import main
+sys.argv = ["nightmill", "--version"]
+try:
+    main()
+except SystemExit:
+    pass
+from pipeline.engines.tokenizer import BackboneTokenizer
+tokenizer = BackboneTokenizer(Path({str(tiny_tokenizer_path)!r}))
+texts = ["the app is slow"] * 500
+expected = [text.ids for text in tokenizer.tokenize(texts)]
+child = os.fork()
+if child == 0:
+    signal.alarm(30)  # ends the child where it hangs
+    os._exit([text.ids for text in tokenizer.tokenize(texts)] != expected)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status))
+"""
+    assert run("-c", code).splitlines()[-1] == "0"
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["jobs"], ["no-such-job"], ["--version"]])
 def test_the_command_line_answers_without_heavy_imports(arguments: list[str]) -> None:
     code = (

@@ -93,7 +93,7 @@ def uneven(make_example: Callable[..., Example]) -> list[Example]:
     ],
     ids=lambda changes: "-".join(changes) or "plain",
 )
-def test_two_workers_train_as_one_though_labels_and_rows_are_uneven(
+def test_failure_21_two_workers_train_as_one_though_labels_and_rows_are_uneven(
     changes: dict[str, Any], train: Train, uneven: list[Example]
 ) -> None:
     (alone,) = train(uneven, world=1, **changes)
@@ -131,7 +131,7 @@ def test_a_worker_without_any_label_of_a_head_or_any_valid_row(
     assert_same_training(first, alone)
 
 
-def test_a_loss_that_is_nan_on_one_rank_stops_all(
+def test_failure_21_a_loss_that_is_nan_on_one_rank_stops_all(
     train: Train, make_example: Callable[..., Example]
 ) -> None:
     examples = [make_example(f"r{row}", queue=row % 3, seed=row) for row in range(16)]
