@@ -275,7 +275,8 @@ class ScoreConfig(Section):
 
     Workers are as many as the CPUs of this process's cgroup, less `io_cpus`, unless set. `batching`
     `auto` is measured on the host that scores. A shard that ended its worker `max_attempts` times
-    is halved until the row that does it stands alone. `max_batch_tokens` bounds a GPU's batch.
+    is halved until the row that does it stands alone. `max_batch_tokens` bounds a GPU's batch;
+    `cuda_graphs` has a GPU start the kernels of a batch as one.
     """
 
     model: str | None = None
@@ -286,6 +287,7 @@ class ScoreConfig(Section):
     device: Literal["cpu", "gpu"] = "cpu"
     batching: Literal["auto", "one", "equal_length"] = "auto"
     max_batch_tokens: Annotated[int, Field(ge=64)] = 16_384
+    cuda_graphs: bool = False
     max_attempts: Annotated[int, Field(ge=1)] = 2
     max_worker_mib: Annotated[int, Field(ge=256)] | None = None
     no_progress_timeout_s: Annotated[int, Field(ge=1)] = 600
@@ -295,6 +297,12 @@ class ScoreConfig(Section):
     sinks: tuple[SinkConfig, ...] = ()
     price_per_hour: Annotated[float, Field(ge=0)] | None = None
     metrics_file: str | None = None
+
+    @model_validator(mode="after")
+    def _graphs_are_of_a_gpu(self) -> Self:
+        if self.cuda_graphs and self.device != "gpu":
+            raise ValueError("cuda_graphs is for device: gpu; set that too, or leave it out")
+        return self
 
 
 class TaskConfig(Section):

@@ -70,6 +70,11 @@ def main() -> None:
         figures["variants"] = {
             variant: _measure(bundles, variant, task, rows=options.rows) for variant in VARIANTS
         }
+        graphs = task.score.model_copy(update={"cuda_graphs": not options.rehearse})
+        with_graphs = task.model_copy(update={"score": graphs})
+        figures["variants"]["fp16, CUDA graphs"] = _measure(
+            bundles, "fp16", with_graphs, rows=options.rows
+        )
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "gpu.json").write_text(json.dumps(figures, indent=2) + "\n")
     (options.out / "gpu.md").write_text(_markdown(figures))

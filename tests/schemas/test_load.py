@@ -101,6 +101,7 @@ def test_task_names_are_the_users_and_the_shipped_ones(mine: Path, home: Home) -
         ("heads.topic.labels=[a, b, a]", r"heads\.topic\.labels: repeated label 'a'"),
         ("data.id_column=text", r"data: a column is named twice in \['text', 'text'\]"),
         ("name=Mine", r"name: string should match pattern"),
+        ("score.cuda_graphs=true", r"score: cuda_graphs is for device: gpu; set that too"),
     ],
 )
 def test_a_bad_key_or_value_is_named(mine: Path, home: Home, override: str, message: str) -> None:

@@ -179,6 +179,41 @@ def test_failure_32_a_session_that_fell_back_is_refused(
 
 
 @pytest.mark.usefixtures("cuda_wheel")
+@pytest.mark.parametrize("asked_for", [True, False])
+def test_cuda_graphs_are_asked_for_and_each_shape_has_its_own_recording(
+    tiny_bundle: Path, tiny_task: TaskConfig, monkeypatch: pytest.MonkeyPatch, asked_for: bool
+) -> None:
+    make = ort.InferenceSession
+    settings: list[dict[str, str]] = []
+    recordings: list[str] = []
+
+    def opens(path: str, options: ort.SessionOptions, **rest: Any) -> ort.InferenceSession:
+        settings.append(rest["providers"][0][1])
+        session = make(path, options, providers=[CPU_PROVIDER])
+        run = session.run_with_iobinding
+
+        def watched(binding: ort.IOBinding, options: ort.RunOptions) -> None:
+            recordings.append(options.get_run_config_entry("gpu_graph_id"))
+            run(binding, options)
+
+        monkeypatch.setattr(session, "run_with_iobinding", watched)
+        return session
+
+    monkeypatch.setattr(ort, "InferenceSession", opens)
+    monkeypatch.setattr(gpu_session, "_check_assignment", lambda *_: None)
+    monkeypatch.setitem(gpu_session._DEVICES, CUDA_PROVIDER, "cpu")
+    score = {"max_batch_tokens": 128, "device": "gpu", "cuda_graphs": asked_for}
+    task = tiny_task.model_copy(update={"score": tiny_task.score.model_copy(update=score)})
+    encoder = gpu_encoder(tiny_bundle, task)
+    assert (settings[0].get("enable_cuda_graph") == "1") is asked_for
+    proven = len(recordings)
+    assert len(set(recordings)) >= len(Budget(128, 32).shapes())
+    encoder.logits(WINDOWS)
+    encoder.logits(WINDOWS[::-1])
+    assert set(recordings[proven:]) <= set(recordings[:proven])  # none is made at night
+
+
+@pytest.mark.usefixtures("cuda_wheel")
 def test_failure_32_a_model_with_costly_nodes_elsewhere_is_refused(
     tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
