@@ -12,7 +12,6 @@ import torch
 
 from jobs.logs import configure_logging
 from jobs.ray_training import errors_left_in, is_first_rank, last_state, report_state, run_workers
-from pipeline.engines.host import usable_cpus
 from pipeline.model.pretrain.lesson import make_lesson
 from pipeline.model.pretrain.loop import Progress, pretrain
 from pipeline.model.pretrain.packing import load_sequences
@@ -36,16 +35,14 @@ def run_pretraining(config: TaskConfig, home: Home, place: PretrainingRun, *, ke
     Raises:
         NightmillError, ShardError: see `run_workers`.
     """
-    settings = config.pretrain
     work = {
         "task": config.model_dump(mode="json"),
         "home": str(home.root),
         "run": place.name,
-        "threads": settings.threads_per_worker or max(1, usable_cpus() // settings.workers),
     }
     run_workers(
-        _worker, work, config=settings, folder=place.folder, key=key, describe=_describe,
-        what=f"pretraining run {place.name}",
+        _worker, work, config=config.pretrain, folder=place.folder, key=key,
+        describe=_describe, what=f"pretraining run {place.name}",
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from ray.train.torch import TorchConfig, TorchTrainer
 
 from jobs.follow import following
 from jobs.ray_session import ray_session
+from pipeline.engines.host import usable_cpus
 from schemas import errors
 from schemas.errors import NightmillError, ShardError
 from schemas.manifest import write_atomically
@@ -42,6 +43,8 @@ def run_workers(
 ) -> None:
     """Runs `worker(work)` in `config.workers` processes; what they report is logged meanwhile.
 
+    A worker finds its number of threads in its `work`, as `threads`.
+
     A worker that dies is started again and goes on from the last state that was reported, as does a
     run that was killed: `key` names it.
 
@@ -51,10 +54,11 @@ def run_workers(
     """
     failure = folder / _FAILURE_FILE
     failure.unlink(missing_ok=True)
+    threads = config.threads_per_worker or max(1, usable_cpus() // config.workers)
     with ray_session(cpus=config.workers), following(folder / _EPOCHS_FILE, describe=describe):
         trainer = TorchTrainer(
             worker,
-            train_loop_config=work,
+            train_loop_config=work | {"threads": threads},
             torch_config=TorchConfig(backend="gloo"),
             scaling_config=ScalingConfig(
                 num_workers=config.workers, resources_per_worker={"CPU": 1}

@@ -13,12 +13,11 @@ import torch
 
 from jobs.logs import configure_logging
 from jobs.ray_training import errors_left_in, is_first_rank, last_state, report_state, run_workers
-from pipeline.engines.host import usable_cpus
 from pipeline.heads import head_slices
+from pipeline.model.backbone import check_length
 from pipeline.model.checkpoint import new_classifier, save_checkpoint
 from pipeline.model.fit import Progress, fit
 from pipeline.model.labelled import load_examples
-from pipeline.model.network import check_length
 from pipeline.model.recipe import choose_recipe
 from schemas.manifest import write_atomically
 from schemas.task import TaskConfig
@@ -37,15 +36,13 @@ def run_training(config: TaskConfig, place: TrainingRun, *, pad_id: int, fingerp
     Raises:
         NightmillError, ShardError: see `run_workers`.
     """
-    train = config.train
     work = {
         "task": config.model_dump(mode="json"),
         "folder": str(place.folder),
-        "threads": train.threads_per_worker or max(1, usable_cpus() // train.workers),
         "pad_id": pad_id,
     }
     run_workers(
-        _worker, work, config=train, folder=place.folder, key=fingerprint[:16],
+        _worker, work, config=config.train, folder=place.folder, key=fingerprint[:16],
         describe=_describe, what=f"training run {place.name}",
     )  # fmt: skip
 
@@ -73,7 +70,7 @@ def _train(config: TaskConfig, folder: Path, work: dict[str, Any]) -> None:
     valid = [example for example in examples if example.split == "valid"]
     heads = head_slices(config.heads)
     model = new_classifier(config.train, heads)
-    check_length(model, max_tokens=config.window.max_tokens)
+    check_length(model.encoder, max_tokens=config.window.max_tokens, setting="window.max_tokens")
     recipe = choose_recipe(config.train, n_train=len(train), hidden_size=model.heads.in_features)
     log.info(
         "recipe: %d epochs in batches of %d, learning rate %g, heads %g (%s)",

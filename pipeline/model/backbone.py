@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
@@ -74,6 +75,22 @@ def with_dropout(config: PretrainedConfig, dropout: float) -> PretrainedConfig:
         for name in filter(partial(hasattr, config), names):
             setattr(config, name, value)
     return config
+
+
+@torch.no_grad()
+def check_length(encoder: nn.Module, *, max_tokens: int, setting: str) -> None:
+    """Makes sure that `encoder` has positions for `max_tokens`; leaves it in evaluation.
+
+    Raises:
+        ConfigError: it has fewer; `setting` is the key that asks for so many.
+    """
+    ids = torch.full((1, max_tokens), 2)  # any token but padding, which has no position in RoBERTa
+    try:
+        encoder.eval()(input_ids=ids, attention_mask=torch.ones_like(ids))
+    except (IndexError, RuntimeError) as error:
+        raise ConfigError(
+            f"{setting} {max_tokens} is more than the backbone reads ({error}); lower it"
+        ) from error
 
 
 def save_tokenizer(backbone: str, path: Path) -> str:

@@ -103,5 +103,10 @@ def padded_length(windows: Sequence[Window]) -> int:
 
 
 def takes_segments(model: nn.Module) -> bool:
-    """Whether the encoder has more than one segment embedding."""
-    return int(getattr(model.encoder.config, "type_vocab_size", 0) or 0) > 1  # type: ignore[union-attr]
+    """Whether the encoder of `model` has more than one segment embedding."""
+    return has_segments(model.encoder)  # type: ignore[arg-type]
+
+
+def has_segments(encoder: nn.Module) -> bool:
+    """Whether an encoder has more than one segment embedding."""
+    return int(getattr(encoder.config, "type_vocab_size", 0) or 0) > 1

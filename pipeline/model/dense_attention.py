@@ -29,14 +29,13 @@ class DenseAttention(nn.Module):
         self,
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
-        is_index_masked: Tensor | None = None,
-        is_index_global_attn: Tensor | None = None,
+        *,
+        is_index_masked: Tensor,
+        is_index_global_attn: Tensor,
         **unused: Any,
     ) -> tuple[Tensor]:
         """New hidden states `(B, T, H)`; the masks `(B, T)` mark padding and global tokens."""
         del attention_mask, unused  # the masks say the same, and nobody asks for weights
-        assert is_index_masked is not None  # noqa: S101 - the encoder always gives both
-        assert is_index_global_attn is not None  # noqa: S101
         is_global = is_index_global_attn[:, None, None, :]  # (B, 1, 1, T), by key
         is_there = ~is_index_masked[:, None, None, :]
         in_reach = (self._is_near(hidden_states) & is_there) | is_global

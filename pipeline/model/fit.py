@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from pipeline.model.adapters import low_rank_updates
-from pipeline.model.batches import batches, takes_segments, training_items
+from pipeline.model.batches import batches, training_items
 from pipeline.model.labelled import Example, label_matrix
 from pipeline.model.losses import HeadLosses, plain_loss
 from pipeline.model.metrics import gate_metric
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pipeline.heads import HeadSlice
     from pipeline.model.recipe import Recipe
     from schemas.task import TrainConfig
-
-__all__ = ["OnEpoch", "Progress", "fit", "takes_segments"]
 
 log = logging.getLogger(__name__)
 

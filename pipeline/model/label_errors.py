@@ -126,9 +126,7 @@ def _judge(
 ) -> tuple[list[Suspect], float]:
     """Doubtful records, and the share of all whose label the judge gives as well."""
     # It takes half a second to import and is needed once a training.
-    from cleanlab.filter import (  # type: ignore[import-untyped] # noqa: PLC0415
-        find_label_issues,
-    )
+    from cleanlab.filter import find_label_issues  # noqa: PLC0415
 
     names, given = np.unique(labels, return_inverse=True)
     scores = _out_of_fold(joined_texts(examples), given, seed=seed)

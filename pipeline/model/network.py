@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
-from schemas.errors import ConfigError
-
 if TYPE_CHECKING:
     from schemas.task import WindowPooling
 
@@ -53,19 +51,20 @@ class Classifier(nn.Module):
         if getattr(self.encoder.config, "model_type", "") == "longformer":
             inputs["global_attention_mask"] = _first_token(attention_mask)
         hidden = self.encoder(**inputs).last_hidden_state  # (B, T, H)
-        logits: Tensor = self.heads(self.dropout(self._pooled(hidden, attention_mask)))
+        logits: Tensor = self.heads(self.dropout(pool_tokens(hidden, attention_mask, self.pooling)))
         return logits
 
-    def _pooled(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        """One vector `(B, H)` of hidden states `(B, T, H)`; numbers for a fully masked row too."""
-        if self.pooling == "cls":
-            return hidden[:, 0]
-        weights = attention_mask.unsqueeze(-1).to(hidden.dtype)  # (B, T, 1)
-        if self.pooling == "max":
-            lowered = hidden.masked_fill(weights == 0, _LOWEST)
-            return lowered.amax(dim=1) * weights.amax(dim=1)  # zeros where all is masked
-        # The clamp guards the division by no tokens at all.
-        return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
+
+def pool_tokens(hidden: Tensor, attention_mask: Tensor, how: Pooling) -> Tensor:
+    """One vector `(B, H)` of hidden states `(B, T, H)`; numbers for a fully masked row too."""
+    if how == "cls":
+        return hidden[:, 0]
+    weights = attention_mask.unsqueeze(-1).to(hidden.dtype)  # (B, T, 1)
+    if how == "max":
+        lowered = hidden.masked_fill(weights == 0, _LOWEST)
+        return lowered.amax(dim=1) * weights.amax(dim=1)  # zeros where all is masked
+    # The clamp guards the division by no tokens at all.
+    return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
 
 
 def _first_token(attention_mask: Tensor) -> Tensor:
@@ -75,19 +74,3 @@ def _first_token(attention_mask: Tensor) -> Tensor:
     """
     rest = torch.zeros_like(attention_mask[:, 1:])
     return torch.cat([torch.ones_like(attention_mask[:, :1]), rest], dim=1)
-
-
-@torch.no_grad()
-def check_length(model: Classifier, *, max_tokens: int) -> None:
-    """Makes sure that `model` has positions for windows of `max_tokens`; leaves it in evaluation.
-
-    Raises:
-        ConfigError: it has fewer.
-    """
-    ids = torch.full((1, max_tokens), 2)  # any token but padding, which has no position in RoBERTa
-    try:
-        model.eval()(ids, torch.ones_like(ids))
-    except (IndexError, RuntimeError) as error:
-        raise ConfigError(
-            f"window.max_tokens {max_tokens} is more than the backbone reads ({error}); lower it"
-        ) from error

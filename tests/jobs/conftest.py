@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import threading
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from schemas.home import Home
@@ -79,3 +84,68 @@ def nightmill() -> Callable[..., Result]:
         return CliRunner().invoke(app, [*arguments, "--home", str(home.root)])
 
     return run
+
+
+class FakeTrain:
+    """Ray Train as a worker sees it: a rank, and the last reported checkpoint."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.rank = folder, 0
+        self.metrics: list[dict[str, Any]] = []
+
+    def get_context(self) -> Any:
+        return SimpleNamespace(get_world_rank=lambda: self.rank)
+
+    def get_checkpoint(self) -> Any:
+        from ray.train import Checkpoint
+
+        kept = self.folder / "kept"
+        return Checkpoint.from_directory(str(kept)) if kept.exists() else None
+
+    def report(self, metrics: dict[str, Any], *, checkpoint: Any) -> None:
+        self.metrics.append(metrics)
+        if checkpoint is not None:
+            shutil.copytree(checkpoint.path, self.folder / "kept", dirs_exist_ok=True)
+
+
+@pytest.fixture
+def fake_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTrain:
+    """Stands for Ray Train; keeps what is reported below `tmp_path`."""
+    import ray.train
+
+    # Imported here, so that the package itself is put back after the test, and not the fake.
+    fake = FakeTrain(tmp_path)
+    monkeypatch.setattr(ray, "train", fake)
+    return fake
+
+
+@pytest.fixture(name="killing_a_worker")
+def killing_a_worker_fixture() -> Any:
+    """Kills a worker while the block runs; see `killing_a_worker`."""
+    return killing_a_worker
+
+
+@contextmanager
+def killing_a_worker(folder: Path, *, reports: int) -> Iterator[list[int]]:
+    """Kills a training worker, a process below this one, after so many reports; tells its id."""
+    stop, killed = threading.Event(), list[int]()
+    path = folder / "epochs.jsonl"
+
+    def kill() -> None:
+        while not stop.wait(0.05):
+            if not path.exists() or len(path.read_text().splitlines()) < reports:
+                continue
+            for process in psutil.Process().children(recursive=True):
+                names = [process.name(), *process.cmdline()]
+                if any("RayTrainWorker" in name for name in names):
+                    process.kill()
+                    killed.append(process.pid)
+                    return
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        yield killed
+    finally:
+        stop.set()
+        killer.join()

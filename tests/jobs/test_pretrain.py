@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import threading
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import psutil  # type: ignore[import-untyped]
 import pytest
-import ray
 import torch
 import yaml
 from mlflow import MlflowClient
-from ray.train import Checkpoint
 
 from jobs import pretrain, pretraining
 from jobs.ray_training import last_state
@@ -121,36 +115,17 @@ def check_what_was_logged(home: Home, told: dict[str, Any]) -> None:
     assert min(point.value for point in history) == pytest.approx(told["after"]["loss"])
 
 
-def kill_worker_after(lines: int, folder: Path, stop: threading.Event, killed: list[int]) -> None:
-    """Kills a worker, a process below this one, once so many checkpoints are written."""
-    path = folder / "epochs.jsonl"
-    while not stop.wait(0.05):
-        if not path.exists() or len(path.read_text().splitlines()) < lines:
-            continue
-        for process in psutil.Process(os.getpid()).children(recursive=True):
-            if "RayTrainWorker" in process.name() or "RayTrainWorker" in "".join(process.cmdline()):
-                process.kill()
-                killed.append(process.pid)
-                return
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_workers_one_of_them_killed_go_on_from_the_last_checkpoint(
-    texts_home: Home, nightmill: Run
+    texts_home: Home, nightmill: Run, killing_a_worker: Any
 ) -> None:
     write_texts(texts_home)
     folder = texts_home.root / "pretrained/tiny/trial"
-    stop, killed = threading.Event(), list[int]()
-    killer = threading.Thread(target=kill_worker_after, args=(6, folder, stop, killed))
-    killer.start()
     settings = ["epochs=20", "checkpoint_steps=8", "workers=2", "learning_rate=1e-3"]
     overrides = [f"pretrain.{setting}" for setting in settings]
-    try:
+    with killing_a_worker(folder, reports=6) as killed:
         outcome = nightmill("pretrain", "tiny", "--run", "trial", *overrides, home=texts_home)
-    finally:
-        stop.set()
-        killer.join()
     assert outcome.exit_code == 0, outcome.stderr
     assert len(killed) == 1
     progress = json.loads((folder / pretraining.PROGRESS_FILE).read_text())
@@ -183,52 +158,22 @@ def test_dry_run_prints_the_settings_and_does_nothing(texts_home: Home, nightmil
     assert sorted(path.name for path in texts_home.root.iterdir()) == ["tasks"]
 
 
-class FakeTrain:
-    """Ray Train as a worker sees it: a rank, and the last reported checkpoint."""
-
-    def __init__(self, folder: Path, *, rank: int = 0) -> None:
-        self.folder, self.rank = folder, rank
-        self.metrics: list[dict[str, Any]] = []
-
-    def get_context(self) -> Any:
-        return SimpleNamespace(get_world_rank=lambda: self.rank)
-
-    def get_checkpoint(self) -> Any:
-        kept = self.folder / "kept"
-        return Checkpoint.from_directory(str(kept)) if kept.exists() else None
-
-    def report(self, metrics: dict[str, Any], *, checkpoint: Any) -> None:
-        self.metrics.append(metrics)
-        if checkpoint is not None:
-            kept = self.folder / "kept"
-            kept.mkdir(exist_ok=True)
-            state = checkpoint.path + "/state.pt"
-            (kept / "state.pt").write_bytes(open(state, "rb").read())
-
-
-def test_a_checkpoint_is_reported_and_found_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake = FakeTrain(tmp_path)
-    monkeypatch.setattr(ray, "train", fake)
+def test_a_checkpoint_is_reported_and_found_again(tmp_path: Path, fake_train: Any) -> None:
     assert last_state() is None
     inside = Progress(epoch=1, step=9, batch=2, history=[{"epoch": 1.0}])
     pretraining._report(tmp_path, inside, {"step": 9})
     ended = Progress(epoch=2, step=14, history=[{"epoch": 1.0}, {"epoch": 2.0}])
     pretraining._report(tmp_path, ended, {"step": 14})
-    assert fake.metrics == [{"step": 9}, {"epoch": 2.0}]
+    assert fake_train.metrics == [{"step": 9}, {"epoch": 2.0}]
     assert last_state() == {"step": 14}
-    fake.rank = 1
+    fake_train.rank = 1
     pretraining._report(tmp_path, ended, {"step": 99})
     lines = (tmp_path / "epochs.jsonl").read_text().splitlines()
     assert len(lines) == 2  # every rank reports, only the first leaves a checkpoint
     assert last_state() == {"step": 14}
 
 
-def test_a_worker_leaves_our_own_error_for_the_driver(
-    texts_home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ray, "train", FakeTrain(tmp_path))
+def test_a_worker_leaves_our_own_error_for_the_driver(texts_home: Home, fake_train: Any) -> None:
     place = PretrainingRun(texts_home, "tiny", "trial")
     place.folder.mkdir(parents=True)
     work = {

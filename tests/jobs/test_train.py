@@ -6,17 +6,12 @@ import json
 import random
 import re
 import shutil
-import threading
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import psutil  # type: ignore[import-untyped]
 import pytest
-import ray
 import torch
 import yaml
 from mlflow import MlflowClient
-from ray.train import Checkpoint
 
 from jobs import training
 from jobs.ray_training import last_state
@@ -142,18 +137,6 @@ def check_what_was_logged(home: Home, run: str) -> None:
     assert {file.path for file in files} == {"text_profile/profile.json", "text_profile/text.html"}
 
 
-def kill_worker_after(epochs: int, folder: Path, stop: threading.Event, killed: list[int]) -> None:
-    """Kills the training worker, a process below this one, once so many epochs are done."""
-    while not stop.wait(0.05):
-        if len(epochs_of(folder)) < epochs:
-            continue
-        for process in psutil.Process().children(recursive=True):
-            if "RayTrainWorker" in process.name() or "RayTrainWorker" in "".join(process.cmdline()):
-                process.kill()
-                killed.append(process.pid)
-                return
-
-
 def epochs_of(folder: Path) -> list[int]:
     path = folder / "epochs.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
@@ -162,18 +145,14 @@ def epochs_of(folder: Path) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_killed_worker_goes_on_from_its_last_epoch(train_home: Home, nightmill: Run) -> None:
+def test_a_killed_worker_goes_on_from_its_last_epoch(
+    train_home: Home, nightmill: Run, killing_a_worker: Any
+) -> None:
     write_labelled(train_home)
     folder = train_home.models("tiny") / "trial"
-    stop, killed = threading.Event(), list[int]()
-    killer = threading.Thread(target=kill_worker_after, args=(3, folder, stop, killed))
-    killer.start()
     settings = ["train.epochs=15", "train.patience_epochs=15", "train.learning_rate=1e-4"]
-    try:
+    with killing_a_worker(folder, reports=3) as killed:
         outcome = nightmill("finetune", "tiny", "--run", "trial", *settings, home=train_home)
-    finally:
-        stop.set()
-        killer.join()
     assert outcome.exit_code == 0, outcome.stderr
     assert len(killed) == 1
     seen = epochs_of(folder)
@@ -245,53 +224,28 @@ def test_later_steps_want_a_run(step: str, train_home: Home, nightmill: Run) -> 
     assert "'none' is not fine-tuned; run `nightmill finetune` first" in outcome.stderr
 
 
-class FakeTrain:
-    """Ray Train as a worker sees it: a rank, and the last reported checkpoint."""
-
-    def __init__(self, folder: Path, *, rank: int = 0) -> None:
-        self.folder, self.rank = folder, rank
-        self.metrics: list[dict[str, Any]] = []
-
-    def get_context(self) -> Any:
-        return SimpleNamespace(get_world_rank=lambda: self.rank)
-
-    def get_checkpoint(self) -> Any:
-        kept = self.folder / "kept"
-        return Checkpoint.from_directory(str(kept)) if kept.exists() else None
-
-    def report(self, metrics: dict[str, Any], *, checkpoint: Any) -> None:
-        self.metrics.append(metrics)
-        if checkpoint is not None:
-            shutil.copytree(checkpoint.path, self.folder / "kept", dirs_exist_ok=True)
-
-
-def test_an_epoch_is_reported_and_found_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake = FakeTrain(tmp_path)
-    monkeypatch.setattr(ray, "train", fake)
+def test_an_epoch_is_reported_and_found_again(tmp_path: Path, fake_train: Any) -> None:
     assert last_state() is None
     progress = Progress(epoch=2, step=9, history=[{"epoch": 2.0, "train_loss": 0.5}])
     state = {"model": {"w": torch.arange(3)}, "progress": progress.__dict__}
     training._report(tmp_path, progress, state, True)
-    assert fake.metrics == [{"epoch": 2.0, "train_loss": 0.5, "is_best": True}]
+    assert fake_train.metrics == [{"epoch": 2.0, "train_loss": 0.5, "is_best": True}]
     assert epochs_of(tmp_path) == [2]
     found = last_state()
     assert found is not None
     assert found["progress"] == progress.__dict__
     assert torch.equal(found["model"]["w"], torch.arange(3))
-    fake.rank = 1
+    fake_train.rank = 1
     shutil.rmtree(tmp_path / "kept")
     training._report(tmp_path, progress, state, False)
     assert epochs_of(tmp_path) == [2]
-    assert len(fake.metrics) == 2  # every rank reports, only the first leaves a checkpoint
+    assert len(fake_train.metrics) == 2  # every rank reports, only the first leaves a checkpoint
     assert last_state() is None
 
 
 def test_a_worker_leaves_our_own_error_for_the_driver(
-    train_home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train_home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_train: Any
 ) -> None:
-    monkeypatch.setattr(ray, "train", FakeTrain(tmp_path))
     monkeypatch.setattr(training, "load_examples", lambda _: [])
     task = load_task("tiny", train_home)
     work = {

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from pipeline.model.batches import batches
-from pipeline.model.pretrain.objective import collate, has_segments
+from pipeline.model.batches import batches, has_segments
+from pipeline.model.pretrain.objective import collate
 from pipeline.model.ranks import Replicas, sum_over_ranks
 from pipeline.model.recipe import rate_factor
 from schemas.errors import DataContractError

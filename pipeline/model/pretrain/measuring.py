@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pipeline.model.pretrain.objective import collate, has_segments
+from pipeline.model.batches import has_segments
+from pipeline.model.pretrain.objective import collate
 from pipeline.model.pretrain.perplexity import total
 from pipeline.model.ranks import rank_and_world, sum_over_ranks
 

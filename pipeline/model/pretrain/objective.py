@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pipeline.model.batches import PAD_MULTIPLE
+from pipeline.model.network import pool_tokens
 from pipeline.model.pretrain.masking import IGNORED
 from pipeline.model.pretrain.packing import NO_PAIR
 
@@ -19,17 +22,15 @@ if TYPE_CHECKING:
     from pipeline.model.network import Pooling
     from pipeline.model.pretrain.masking import Example
 
-_PAD_MULTIPLE = 8
 
-
-class Objective(nn.Module):
+class Objective(nn.Module, ABC):
     """Two losses `(2,)` of a batch, each a sum: over what is asked for, and over pairs."""
 
     model: PreTrainedModel
 
+    @abstractmethod
     def weights(self, examples: Sequence[Example]) -> Tensor:
         """What to divide the two sums by `(2,)` for the loss of a whole batch, at least 1."""
-        raise NotImplementedError
 
 
 class MaskedLanguage(Objective):
@@ -93,24 +94,19 @@ class SimCse(Objective):
         del labels, next_labels
         twice = {name: torch.cat([tensor, tensor]) for name, tensor in inputs.items()}
         hidden = self.model(**twice).last_hidden_state  # (2B, T, H)
-        vectors = nn.functional.normalize(self._pool(hidden, twice["attention_mask"]).float())
+        pooled = pool_tokens(hidden, twice["attention_mask"], self.pooling)
+        vectors = nn.functional.normalize(pooled.float())
         first, second = vectors.chunk(2)
         scores = first @ second.T / self.temperature  # (B, B)
         twins = torch.arange(len(scores))
         loss = nn.functional.cross_entropy(scores, twins, reduction="sum")
         return torch.stack([loss, torch.zeros_like(loss)])
 
-    def _pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        if self.pooling == "cls":
-            return hidden[:, 0]
-        weights = mask.unsqueeze(-1).to(hidden.dtype)  # (2B, T, 1)
-        return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
-
 
 def collate(examples: Sequence[Example], *, pad_id: int, segments: bool) -> dict[str, Tensor]:
     """The tensors of a batch, padded to a multiple of eight; `segments` as the model has them."""
     longest = max(len(example) for example in examples)
-    width = -(-longest // _PAD_MULTIPLE) * _PAD_MULTIPLE
+    width = -(-longest // PAD_MULTIPLE) * PAD_MULTIPLE
     shape = (len(examples), width)
     ids = np.full(shape, pad_id, dtype=np.int64)
     labels = np.full(shape, IGNORED, dtype=np.int64)
@@ -123,8 +119,3 @@ def collate(examples: Sequence[Example], *, pad_id: int, segments: bool) -> dict
     arrays |= {"token_type_ids": types} if segments else {}
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     return tensors | {"next_labels": torch.tensor([example.next_label for example in examples])}
-
-
-def has_segments(model: PreTrainedModel) -> bool:
-    """Whether the encoder has more than one segment embedding."""
-    return int(getattr(model.config, "type_vocab_size", 0) or 0) > 1

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from pipeline.model.backbone import locate
+from pipeline.model.backbone import check_length, locate
 from pipeline.model.pretrain.lesson import make_lesson
 from pipeline.model.pretrain.packing import pack, pair_up, save_sequences
 from pipeline.model.pretrain.pieces import PieceTokenizer, pieces_per_word
-from pipeline.model.pretrain.starting import check_length, fit_head, load_start, random_start
+from pipeline.model.pretrain.starting import fit_head, load_start, random_start
 from pipeline.model.pretrain.vocabulary import choose_words, extend_model, extend_tokenizer
 from schemas.bundle import TOKENIZER_FILE
 from schemas.pretraining import Prepared
@@ -100,7 +100,7 @@ def _measured(
     task: TaskConfig, start: Start, tokenizer: PieceTokenizer, sequences: Sequences
 ) -> tuple[int, dict[str, float]]:
     """How many steps the head took, and the held-out numbers then."""
-    check_length(start.model, max_tokens=max_tokens(task))
+    check_length(start.model.base_model, max_tokens=max_tokens(task), setting="pretrain.max_tokens")
     lesson = make_lesson(start.model, task, tokenizer, train=sequences.train, valid=sequences.valid)
     if not start.missing:
         return 0, lesson.measure()

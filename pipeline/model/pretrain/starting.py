@@ -19,9 +19,9 @@ from transformers import (
 )
 
 from pipeline.model.backbone import locate, with_dropout
-from pipeline.model.batches import batches
+from pipeline.model.batches import batches, has_segments
 from pipeline.model.pretrain.loop import parameter_groups
-from pipeline.model.pretrain.objective import collate, has_segments
+from pipeline.model.pretrain.objective import collate
 from schemas.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
@@ -92,22 +92,6 @@ def reload(folder: str, config: PretrainConfig) -> PreTrainedModel:
     kind = _auto_class(AutoConfig.from_pretrained(folder), config)
     model: PreTrainedModel = kind.from_pretrained(folder)
     return model
-
-
-@torch.no_grad()
-def check_length(model: PreTrainedModel, *, max_tokens: int) -> None:
-    """Makes sure that `model` has positions for `max_tokens`; leaves it in evaluation.
-
-    Raises:
-        ConfigError: it has fewer.
-    """
-    ids = torch.full((1, max_tokens), 2)  # any token but padding, which has no position in RoBERTa
-    try:
-        model.base_model.eval()(input_ids=ids, attention_mask=torch.ones_like(ids))
-    except (IndexError, RuntimeError) as error:
-        raise ConfigError(
-            f"pretrain.max_tokens {max_tokens} is more than the backbone reads ({error}); lower it"
-        ) from error
 
 
 def fit_head(

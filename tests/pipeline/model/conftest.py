@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +18,7 @@ from pipeline.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pipeline.model.network import Classifier
     from schemas.task import TaskConfig, TrainConfig
@@ -26,6 +30,26 @@ CLS, SEP, FIRST_KEYWORD, FIRST_TOPIC, FIRST_FILLER, LAST_FILLER = 2, 3, 20, 30, 
 def _one_thread() -> None:
     """Tiny tensors gain nothing from threads, and on a busy machine wait for them very long."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def run_ranks() -> Callable[..., list[dict[str, Any]]]:
+    """Runs a script as each of `world` ranks; answers what they left as `rank0.json` and so on."""
+
+    def run(script: Path, folder: Path, *, world: int) -> list[dict[str, Any]]:
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, str(script), str(rank), str(world), str(folder)],
+                stderr=subprocess.PIPE,
+            )
+            for rank in range(world)
+        ]
+        for rank in ranks:
+            _, errors = rank.communicate(timeout=200)
+            assert rank.returncode == 0, errors.decode()[-2000:]
+        return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(world)]
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +24,7 @@ WORKER = Path(__file__).with_name("distributed_worker.py")
 
 
 @pytest.fixture
-def train(tiny_task: TaskConfig, tmp_path: Path) -> Train:
+def train(tiny_task: TaskConfig, tmp_path: Path, run_ranks: Train) -> Train:
     """Runs `world` ranks and answers what each of them saw."""
 
     def run(
@@ -40,17 +38,7 @@ def train(tiny_task: TaskConfig, tmp_path: Path) -> Train:
         work = {"task": task.model_dump(mode="json"), "poison": poison, "resume": resume}
         (folder / "work.json").write_text(json.dumps(work))
         save_examples(examples, folder / "examples.parquet")
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, str(WORKER), str(rank), str(world), str(folder)],
-                stderr=subprocess.PIPE,
-            )
-            for rank in range(world)
-        ]
-        for rank in ranks:
-            _, errors = rank.communicate(timeout=120)
-            assert rank.returncode == 0, errors.decode()[-2000:]
-        return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(world)]
+        return run_ranks(WORKER, folder, world=world)
 
     return run
 

@@ -20,8 +20,8 @@ from transformers import (
 )
 
 from pipeline.engines.onnx_session import OnnxEncoder
+from pipeline.model.batches import takes_segments
 from pipeline.model.export import export_onnx
-from pipeline.model.fit import takes_segments
 from pipeline.model.gate import TorchEncoder, parity_batches, parity_gate
 from pipeline.model.network import Classifier
 from pipeline.window import Window

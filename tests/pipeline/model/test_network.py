@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from pipeline.batch import window_inputs
+from pipeline.model.backbone import check_length
 from pipeline.model.checkpoint import new_classifier
 from pipeline.model.gate import TorchEncoder
-from pipeline.model.network import check_length
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ def test_a_fully_masked_row_gives_numbers(
 
 
 def test_windows_longer_than_the_backbone_reads_are_a_config_error(tiny_model: Classifier) -> None:
-    check_length(tiny_model, max_tokens=512)
+    check_length(tiny_model.encoder, max_tokens=512, setting="window.max_tokens")
     with pytest.raises(
         ConfigError, match=r"window\.max_tokens 513 is more than the backbone reads"
     ):
-        check_length(tiny_model, max_tokens=513)
+        check_length(tiny_model.encoder, max_tokens=513, setting="window.max_tokens")
 
 
 def test_attention_over_windows_adds_a_column(

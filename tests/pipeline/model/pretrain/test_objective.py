@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
@@ -17,8 +19,9 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
+from pipeline.model.batches import has_segments
 from pipeline.model.pretrain.masking import IGNORED, Example
-from pipeline.model.pretrain.objective import MaskedLanguage, SimCse, collate, has_segments
+from pipeline.model.pretrain.objective import MaskedLanguage, SimCse, collate
 
 BERT = BertConfig(
     vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
@@ -113,3 +116,23 @@ def test_rows_are_padded_to_a_multiple_of_eight() -> None:
     assert tensors["input_ids"][1].tolist() == [2, 9, 3, 1, 1, 1, 1, 1]
     assert tensors["attention_mask"].sum(dim=1).tolist() == [5, 3, 3]
     assert tensors["labels"][0].tolist() == [IGNORED, 5, IGNORED, 7, *[IGNORED] * 4]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_twins_are_pooled_as_fine_tuning_pools(pooling: Literal["mean", "cls", "max"]) -> None:
+    torch.manual_seed(3)
+    settings = BERT.to_dict() | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model = BertModel(BertConfig(**settings), add_pooling_layer=False).eval()
+    tensors = collate(BATCH, pad_id=0, segments=True)
+    inputs = {name: tensors[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
+    vectors = []
+    for hidden, mask in zip(
+        model(**inputs).last_hidden_state, inputs["attention_mask"].bool(), strict=True
+    ):
+        real = hidden[mask]
+        vectors.append({"mean": real.mean(0), "cls": real[0], "max": real.amax(0)}[pooling])
+    unit = torch.nn.functional.normalize(torch.stack(vectors))
+    expected = -torch.log_softmax(unit @ unit.T / 0.05, dim=1).diagonal().sum()
+    loss, _ = SimCse(model, pooling=pooling, temperature=0.05)(**tensors)
+    assert loss == pytest.approx(float(expected), rel=1e-3)
