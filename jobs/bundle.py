@@ -11,16 +11,20 @@ import click
 
 from jobs.evaluating import write_evaluation
 from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
+from jobs.prune import checkpoint_to_ship
 from pipeline.bundle import load_spec
+from pipeline.engines.model_page import write_model_page
 from pipeline.engines.registry import Registry
 from pipeline.heads import head_slices
 from pipeline.model.bundling import Bundled, Source, make_bundle
 from pipeline.model.checkpoint import load_checkpoint
 from pipeline.model.labelled import load_examples
 from pipeline.model.plots import plot_run
+from pipeline.model.search_space import task_with
 from schemas.errors import ConfigError
 from schemas.load import load_task
 from schemas.manifest import write_atomically
+from schemas.sweep import SWEEP_FILE, Sweeps
 from schemas.training import Finetuned, TrainingRun
 
 if TYPE_CHECKING:
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DONE_FILE = "bundled.json"
+MODEL_PAGE = "model.html"
+_MAX_TAG_CHARS = 5000  # of MLflow
 
 
 @job(
@@ -64,6 +70,7 @@ def bundle(config: TaskConfig, context: Context, finetuned: Finetuned) -> Bundle
     Raises:
         ArtifactError: there is no checkpoint, or no variant passes its gates.
     """
+    config = task_with(config, finetuned.searched)
     place = TrainingRun(context.home, config.name, finetuned.run)
     done = place.folder / DONE_FILE
     if done.exists():
@@ -73,7 +80,8 @@ def bundle(config: TaskConfig, context: Context, finetuned: Finetuned) -> Bundle
             return spec
     shutil.rmtree(place.bundle, ignore_errors=True)
     done.unlink(missing_ok=True)
-    model = load_checkpoint(place.checkpoint, config.train, head_slices(config.heads))
+    checkpoint = checkpoint_to_ship(config, context, finetuned)
+    model = load_checkpoint(checkpoint, config.train, head_slices(config.heads))
     source = Source(
         training_run=finetuned.run,
         data_digest=finetuned.data_digest,
@@ -82,10 +90,11 @@ def bundle(config: TaskConfig, context: Context, finetuned: Finetuned) -> Bundle
         pad_id=finetuned.pad_id,
         near_duplicates=finetuned.near_duplicates,
         conflicting_labels=finetuned.conflicting_labels,
+        distilled=finetuned.distilled,
     )
     bundled = make_bundle(
         model, load_examples(place.examples), config, source,
-        checkpoint=place.checkpoint, folder=place.bundle,
+        checkpoint=checkpoint, folder=place.bundle,
     )  # fmt: skip
     _log_to_mlflow(context, place, finetuned, bundled)
     # Last, so that a run that dies while it logs is logged by the next one.
@@ -101,6 +110,7 @@ def summary(run: str, spec: BundleSpec) -> dict[str, Any]:
         "variant": spec.variant,
         "metrics": {name: metrics.model_dump() for name, metrics in spec.metrics.items()},
         "fp32_metrics": {name: metrics.model_dump() for name, metrics in spec.fp32_metrics.items()},
+        "choice": spec.choice,
         "gates": [gate.model_dump() for gate in spec.gates],
     }
 
@@ -113,12 +123,19 @@ def _log_to_mlflow(
     plot_run(bundled, place)
     table = [gate.model_dump() for gate in spec.gates]
     write_atomically(place.page / "gates.json", json.dumps(table, indent=2).encode())
+    if bundled.sweeps:
+        Sweeps(sweeps=bundled.sweeps).write(place.page / SWEEP_FILE)
     registry = Registry(context.home)
     page = write_evaluation(place, bundled, finetuned, registry)
     registry.log_metrics(run_id, _metrics(bundled))
-    registry.tag(run_id, {"nightmill.variant": spec.variant, "nightmill.digest": spec.digest})
+    tags = {"variant": spec.variant, "digest": spec.digest, "choice": spec.choice[:_MAX_TAG_CHARS]}
+    registry.tag(run_id, {f"nightmill.{name}": value for name, value in tags.items()})
     registry.log_files(run_id, place.page, under="page")
     registry.log_file(run_id, page, under="evaluation")
+    model_page = place.folder / MODEL_PAGE
+    write_model_page(spec, model_page, sweeps=bundled.sweeps)
+    registry.log_file(run_id, model_page, under="evaluation")
+    log.info("model: %s", model_page)
 
 
 def _metrics(bundled: Bundled) -> dict[str, float]:
@@ -142,7 +159,17 @@ def _metrics(bundled: Bundled) -> dict[str, float]:
         for baseline, figures in spec.baseline_metrics.get(name, {}).items():
             for figure in ("accuracy", "macro_f1"):
                 metrics[f"baseline.{name}.{baseline}.{figure}"] = figures[figure]
-    for variant, facts in bundled.facts.items():
-        metrics[f"{variant}.megabytes"] = facts.megabytes
-        metrics[f"{variant}.windows_per_s"] = facts.windows_per_s
-    return metrics
+    return metrics | _variant_figures(spec)
+
+
+def _variant_figures(spec: BundleSpec) -> dict[str, float]:
+    """What each variant weighs, how fast it is, and how good on validation records."""
+    figures: dict[str, float] = {}
+    for variant, facts in spec.facts.items():
+        measured = facts.model_dump(exclude_none=True)
+        figures |= {f"{variant}.{figure}": value for figure, value in measured.items()}
+    for variant, heads in spec.variant_metrics.items():
+        for name, head in heads.items():
+            figures[f"{variant}.{name}.macro_f1"] = head.macro_f1
+            figures[f"{variant}.{name}.ece"] = head.expected_calibration_error
+    return figures

@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -14,14 +14,15 @@ from ray.autoscaler.sdk import request_resources
 
 from jobs.node_check import check_nodes
 from jobs.ray_session import LOCAL, ray_address, ray_session
-from pipeline.engines.host import usable_cpus
+from pipeline.engines.host import this_host, usable_cpus
 from schemas.errors import ConfigError, TransientError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from schemas.task import ScoreConfig
+    from schemas.verification import KindOfHost
 
 _POLL_S = 1.0  # between looks at what an autoscaler has brought
 log = logging.getLogger(__name__)
@@ -39,10 +40,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Pool:
-    """Workers that score, and the machines that hold them."""
+    """Workers that score, the machines that hold them, and what kind each of these is of."""
 
     workers: int
     machines: int
+    hosts: Mapping[str, KindOfHost] = field(default_factory=dict)
 
 
 @contextmanager
@@ -61,13 +63,13 @@ def scoring_pool(
     with scoring_session(score):
         if ray_address(score.ray_address) == LOCAL:
             workers = min(_local_workers(score), _local_gpus(score), shards)
-            yield Pool(workers, machines=1)
+            yield Pool(workers, machines=1, hosts={"this host": this_host()})
             return
         with cluster_workers(score, shards=shards) as workers:
             nodes = worker_nodes()
-            check_nodes(nodes, shared=shared, files=files)
+            hosts = check_nodes(nodes, shared=shared, files=files)
             log.info("%d workers on %d nodes of the Ray cluster", workers, len(nodes))
-            yield Pool(workers, machines=min(workers, len(nodes)))
+            yield Pool(workers, machines=min(workers, len(nodes)), hosts=hosts)
 
 
 @contextmanager

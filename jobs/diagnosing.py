@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from pipeline.heads import head_slices
 from pipeline.model.checkpoint import load_checkpoint
+from pipeline.model.curve_checks import NOT_FINITE_ADVICE
 from pipeline.model.diagnose import diagnose, head_answers, log_diagnosis
-from pipeline.model.findings import DataFacts, Diagnosis
+from pipeline.model.findings import DataFacts, Diagnosis, Finding
 from pipeline.model.label_errors import find_label_errors, save_suspects
 from pipeline.model.record_logits import record_logits
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pipeline.labelled_rows import LabelledData
+    from schemas.errors import DivergenceError
     from schemas.task import TaskConfig
     from schemas.training import TrainingRun
 
@@ -23,6 +25,17 @@ DIAGNOSIS_FILE = "diagnosis.json"
 SUSPECTS_FILE = "label_errors.parquet"
 
 log = logging.getLogger(__name__)
+
+
+def diagnose_divergence(place: TrainingRun, error: DivergenceError) -> Diagnosis:
+    """What a run that ended with a loss which is no number leaves in its folder."""
+    finding = Finding(
+        kind="loss_not_finite", severity="problem", evidence=str(error), advice=NOT_FINITE_ADVICE
+    )
+    found = Diagnosis(findings=(finding,))
+    found.write(place.folder / DIAGNOSIS_FILE)
+    log_diagnosis(found)
+    return found
 
 
 def diagnose_run(

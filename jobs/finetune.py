@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow.parquet as pq
 
-from jobs.diagnosing import diagnose_run
+from jobs.diagnosing import diagnose_divergence, diagnose_run
 from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
+from jobs.teachers import keep_settings
+from jobs.teaching import find_teaching, start_run, with_teaching
 from pipeline.engines.registry import Registry
 from pipeline.engines.text_profile_page import write_text_page
 from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.labelled_rows import LabelledData, data_digest, load_labelled, survey_labelled
-from pipeline.model.backbone import save_tokenizer
+from pipeline.model.domain_texts import keep_domain, survey_domain, with_domain
 from pipeline.model.labelled import save_examples
+from pipeline.model.search_space import searched_keys, task_with
+from pipeline.prompt import word_ids
 from pipeline.spool import temporary_spool
 from pipeline.tables import quarantine_table
-from schemas.errors import ArtifactError
+from schemas.errors import ArtifactError, DivergenceError
 from schemas.fingerprint import digest_of
 from schemas.load import load_task
 from schemas.training import Finetuned, TrainingRun
@@ -30,9 +34,15 @@ from schemas.training import Finetuned, TrainingRun
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from schemas.searched import Settings
     from schemas.task import TaskConfig
 
 log = logging.getLogger(__name__)
+# How the work is shared out: another share is no other model, to the last bits of a sum.
+_WITHOUT_EFFECT = (
+    "workers", "threads_per_worker", "max_failures", "strategy", "accumulate_steps",
+    "gradient_checkpointing",
+)  # fmt: skip
 _TRAINING_SECTIONS = ("data", "contract", "clean", "heads", "window", "train")
 
 
@@ -79,15 +89,21 @@ def finetune(config: TaskConfig, context: Context, *, run: str | None = None) ->
 def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: Path) -> Finetuned:
     started = time.monotonic()
     labelled, test = survey_labelled(config, context.home, spool=spool)
-    fingerprint = _fingerprint(config, data_digest(labelled, test))
+    domain = survey_domain(config, context.home, spool=spool)
+    teaching = find_teaching(config, context.home, spool=spool)
+    digest = with_teaching(with_domain(data_digest(labelled, test), domain), teaching)
+    fingerprint = _fingerprint(config, digest)
     place = TrainingRun(context.home, config.name, run or fingerprint[:12])
     if (done := _already_done(place, fingerprint)) is not None:
         return done
     place.folder.mkdir(parents=True, exist_ok=True)
-    save_tokenizer(config.train.backbone, place.tokenizer)
+    keep_settings(config, place)
+    start_run(config, place, teaching)
     tokenizer = BackboneTokenizer(place.tokenizer)
+    word_ids(config.heads, tokenizer)  # a word that will not do is told before any text is read
     data = load_labelled(config, labelled, test, tokenizer=tokenizer)
     _keep(config, place, data)
+    keep_domain(config, domain, place.domain_texts, tokenizer=tokenizer, labelled=data.examples)
     log.info(
         "%s: %d train, %d valid, %d test records; %d rejected, %d without a label",
         config.name, *data.rows.values(), len(data.rejected), data.unlabelled,
@@ -95,21 +111,35 @@ def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: P
     log.info("left out for being nearly held-out texts: %s", data.leakage)
     log.info("texts with more than one label: %s", data.conflicts)
     registry = Registry(context.home)
-    run_id = registry.start_run(config.name, place.name, params=_flat(config))
+    run_id = registry.start_run(config.name, place.name, params=_params(config))
     registry.log_dataset(
         run_id, name=config.name, digest=data.digest, source=str(config.data.labelled),
         rows=len(data.examples),
     )  # fmt: skip
     registry.log_metrics(run_id, _data_metrics(data))
     registry.log_files(run_id, place.text_profile, under="text_profile")
-    progress = _train(config, place, pad_id=tokenizer.pad_id, fingerprint=fingerprint)
+    if teaching is not None:
+        teaching.teach(place, data.examples, tokenizer=tokenizer)
+    try:
+        settings = _search(
+            config, place, registry, run_id, pad_id=tokenizer.pad_id, fingerprint=fingerprint
+        )
+        config = task_with(config, settings)
+        keep_settings(config, place)
+        progress = _train(
+            config, place, pad_id=tokenizer.pad_id, fingerprint=digest_of([fingerprint, settings])
+        )
+    except DivergenceError as error:
+        registry.tag(run_id, {"diagnosis": diagnose_divergence(place, error).tag})
+        registry.finish_run(run_id, failed=True)
+        raise
     for epoch in progress["history"]:
         step = int(epoch["epoch"])
         registry.log_metrics(run_id, {k: v for k, v in epoch.items() if k != "epoch"}, step=step)
     diagnosis = diagnose_run(
         config, place, data, history=progress["history"], pad_id=tokenizer.pad_id
     )
-    registry.tag(run_id, {"diagnosis": diagnosis.tag})
+    registry.tag(run_id, {"diagnosis": diagnosis.tag, "recipe": progress["recipe"]})
     done = Finetuned(
         run=place.name,
         fingerprint=fingerprint,
@@ -125,6 +155,12 @@ def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: P
         epochs=progress["epoch"],
         best_epoch=progress["best_epoch"],
         valid_macro_f1=progress["best_metric"],
+        searched=settings,
+        distilled=(
+            None
+            if teaching is None
+            else teaching.outcome(progress["best_metric"], registry, run_id)
+        ),
         seconds=round(time.monotonic() - started, 1),
     )
     done.write(place.folder / "finetune.json")
@@ -133,7 +169,7 @@ def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: P
 
 def _fingerprint(config: TaskConfig, digest: str) -> str:
     settings = config.model_dump(mode="json", include=set(_TRAINING_SECTIONS))
-    for key in ("workers", "threads_per_worker", "max_failures"):
+    for key in _WITHOUT_EFFECT:
         del settings["train"][key]
     return digest_of([settings, digest])
 
@@ -174,6 +210,25 @@ def _data_metrics(data: LabelledData) -> dict[str, float]:
     return {f"{name}.{key}": n for name, by_key in counts.items() for key, n in by_key.items()}
 
 
+def _search(
+    config: TaskConfig,
+    place: TrainingRun,
+    registry: Registry,
+    run_id: str,
+    *,
+    pad_id: int,
+    fingerprint: str,
+) -> Settings:
+    """What `train.search` chooses; nothing where the task file does not ask for a search."""
+    if (search := config.train.search) is None:
+        return {}
+    from jobs.searching import log_search, search_recipe  # noqa: PLC0415 - Ray, as below
+
+    found = search_recipe(config, place, search=search, pad_id=pad_id, fingerprint=fingerprint)
+    log_search(found, place, registry, run_id)
+    return found.settings
+
+
 def _train(
     config: TaskConfig, place: TrainingRun, *, pad_id: int, fingerprint: str
 ) -> dict[str, Any]:
@@ -184,6 +239,14 @@ def _train(
     progress: dict[str, Any] = json.loads((place.folder / "progress.json").read_text())
     shutil.rmtree(place.folder / "ray", ignore_errors=True)
     return progress
+
+
+def _params(config: TaskConfig) -> dict[str, Any]:
+    """Settings as MLflow parameters; what a search will choose is logged when it has."""
+    search = config.train.search
+    later = () if search is None else searched_keys(config.train, search)[0]
+    names = {f"train.{key}" for key in later}
+    return {name: value for name, value in _flat(config).items() if name not in names}
 
 
 def _flat(config: TaskConfig) -> dict[str, Any]:

@@ -9,21 +9,23 @@ from typing import TYPE_CHECKING
 
 from jobs.progress import Progress, nobody
 from jobs.spent import Spent, divide
-from pipeline.bundle import calibrate_host
+from pipeline.bundle import calibrate_host, load_spec
 from pipeline.cascade import NO_SAVING, Saving
 from pipeline.step_clock import StepClock
+from pipeline.verified_hosts import check_host
 from schemas.errors import NightmillError, ShardError
-from schemas.manifest import Counters
+from schemas.manifest import LOCAL_VERSION, Counters
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from jobs.ray_ahead import RayAhead
     from pipeline.staging import Staging
     from schemas.manifest import CascadeRef, Effort, InputFile, ModelRef, Shard, ShardManifest
     from schemas.task import TaskConfig
+    from schemas.verification import KindOfHost
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,8 @@ class Scorer:
     """What scores: a model, its bundle in a local folder, the text cleaner's version, savings.
 
     `plans` is where hosts keep what they measured; without it each window is a call of its own.
+    `verified` is where they keep which bundles have passed their gates on them; without it nobody
+    asks.
     """
 
     model: ModelRef
@@ -40,6 +44,7 @@ class Scorer:
     cleaner_version: str
     saving: Saving = NO_SAVING
     plans: Path | None = None
+    verified: Path | None = None
 
     @property
     def cascade(self) -> CascadeRef | None:
@@ -51,6 +56,23 @@ class Scorer:
         """The folders of all models that may answer."""
         small = self.saving.cascade
         return (self.bundle,) if small is None else (self.bundle, small.bundle)
+
+    def check_hosts(self, task: TaskConfig, hosts: Mapping[str, KindOfHost]) -> None:
+        """Makes sure that all models have passed their gates on hosts like these.
+
+        Raises:
+            ArtifactError: see `pipeline.verified_hosts.check_host`.
+        """
+        if self.verified is None:
+            return
+        small = self.saving.cascade
+        models = [self.model] if small is None else [self.model, small.ref.small]
+        for model, bundle in zip(models, self.bundles, strict=True):
+            local = model.version == LOCAL_VERSION
+            name = f"path:{bundle}" if local else f"models:/{model.name}/{model.version}"
+            spec = load_spec(bundle)
+            for where, host in hosts.items():
+                check_host(spec, host, task.score, verified=self.verified, name=name, where=where)
 
     def calibrate(self, task: TaskConfig) -> None:
         """Measures this host where nothing is known of it; workers read it from `plans`."""
@@ -161,6 +183,7 @@ def _score(
     shards = dict.fromkeys(shard.path for _, shard in todo)
     files: list[Path | str] = [*scorer.bundles, *shards]
     with scoring_pool(task.score, shards=len(todo), shared=tasks[0].staging, files=files) as pool:
+        scorer.check_hosts(task, pool.hosts)
         # Once, before the workers take the CPUs: they read what was measured.
         scorer.calibrate(task)
         clock.lap("start")

@@ -13,8 +13,10 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from pipeline.engines.host import this_host
 from pipeline.engines.software import installed_software
 from schemas.errors import ArtifactError, ConfigError, TransientError
+from schemas.verification import KindOfHost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,11 +27,13 @@ _TIMEOUT_S = 120.0
 log = logging.getLogger(__name__)
 
 
-def check_nodes(nodes: Sequence[Node], *, shared: Path, files: Sequence[Path | str]) -> None:
+def check_nodes(
+    nodes: Sequence[Node], *, shared: Path, files: Sequence[Path | str]
+) -> dict[str, KindOfHost]:
     """Makes sure that a worker on any node gives what one on this machine gives.
 
     Each node reports its versions, reads `files` and leaves a file in the folder `shared`, which
-    is looked for from here.
+    is looked for from here. Answers of which kind each node is, by its name for people.
 
     Raises:
         ConfigError: a node does not see a file of ours, or we not its.
@@ -37,6 +41,7 @@ def check_nodes(nodes: Sequence[Node], *, shared: Path, files: Sequence[Path | s
         TransientError: a node does not answer.
     """
     ours = installed_software()
+    hosts = {}
     with _probe_folder(shared) as probe:
         check = ray.remote(_look_around)
         asked = {
@@ -51,7 +56,9 @@ def check_nodes(nodes: Sequence[Node], *, shared: Path, files: Sequence[Path | s
             found = _answer(node, reference)
             _require_sight(node, found["unseen"], probe)
             _require_software(node, found["software"], ours)
+            hosts[f"node {node.address}"] = KindOfHost.model_validate(found["host"])
     log.info("%d nodes of the Ray cluster see the home and have the same software", len(nodes))
+    return hosts
 
 
 def _look_around(mark: str, files: list[str]) -> dict[str, Any]:
@@ -61,7 +68,8 @@ def _look_around(mark: str, files: list[str]) -> dict[str, Any]:
         Path(mark).write_text("seen", encoding="utf-8")
     except OSError:
         unseen.insert(0, str(Path(mark).parent))
-    return {"software": installed_software(), "unseen": unseen}
+    host = this_host().model_dump(mode="json")
+    return {"software": installed_software(), "unseen": unseen, "host": host}
 
 
 @contextmanager

@@ -98,6 +98,13 @@ def is_first_rank() -> bool:
     return bool(ray.train.get_context().get_world_rank() == 0)
 
 
+def tell(folder: Path, line: Mapping[str, Any]) -> None:
+    """Has the driver log a line, as its `describe` puts it; the first rank speaks for all."""
+    if is_first_rank():
+        with (folder / _EPOCHS_FILE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
 def report_state(folder: Path, metrics: dict[str, Any], state: dict[str, Any]) -> None:
     """Hands Ray Train a state to resume from; every rank reports, the first with the checkpoint."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -105,8 +112,7 @@ def report_state(folder: Path, metrics: dict[str, Any], state: dict[str, Any]) -
         if is_first_rank():
             torch.save(state, Path(scratch) / _STATE_FILE)
             checkpoint = Checkpoint.from_directory(scratch)
-            with (folder / _EPOCHS_FILE).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(metrics) + "\n")
+        tell(folder, metrics)
         ray.train.report(metrics, checkpoint=checkpoint)
 
 

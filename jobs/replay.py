@@ -145,7 +145,10 @@ class _Scorers:
         spec, _ = fitting_text_flow(bundle, self._task)
         cascade = find_cascade(self._task, self._registry, model, spec, home=self._home)
         saving = Saving(cascade=cascade)
-        self.loaded.append(Scorer(model, bundle, spec.cleaner_version, saving, self._home.plans))
+        home = self._home
+        self.loaded.append(
+            Scorer(model, bundle, spec.cleaner_version, saving, home.plans, home.verified)
+        )
         return self.loaded[-1]
 
 

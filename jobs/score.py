@@ -106,7 +106,7 @@ def score_dates(
     spec, _ = fitting_text_flow(bundle, config)
     log.info("model %s version %s (%s)", model.name, model.version, model.digest[:12])
     saving = find_saving(config, registry, model, spec, home=home, dates=dates)
-    scorer = Scorer(model, bundle, spec.cleaner_version, saving, home.plans)
+    scorer = Scorer(model, bundle, spec.cleaner_version, saving, home.plans, home.verified)
     clock.lap("model")
     failures = Failures()
     done: dict[str, dict[str, Any]] = {}

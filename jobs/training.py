@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jobs.logs import configure_logging
-from jobs.ray_training import errors_left_in, is_first_rank, last_state, report_state, run_workers
+from jobs.ray_training import (
+    errors_left_in,
+    is_first_rank,
+    last_state,
+    report_state,
+    run_workers,
+    tell,
+)
+from pipeline.engines.host import computes_in_bf16
 from pipeline.heads import head_slices
 from pipeline.model.backbone import check_length
-from pipeline.model.checkpoint import new_classifier, save_checkpoint
+from pipeline.model.checkpoint import save_checkpoint
+from pipeline.model.distil.lesson import more_examples, new_student, read_lesson
+from pipeline.model.domain_adversarial import domain_losses
+from pipeline.model.domain_texts import load_domain
 from pipeline.model.fit import Progress, fit
 from pipeline.model.labelled import load_examples
 from pipeline.model.recipe import choose_recipe
@@ -25,9 +36,13 @@ from schemas.task import TaskConfig
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pipeline.heads import HeadSlice
+    from pipeline.model.distil.lesson import Lesson
+    from pipeline.model.fit import OnEpoch
+    from pipeline.model.labelled import Example
+    from pipeline.model.network import Classifier
+    from pipeline.model.recipe import Recipe
     from schemas.training import TrainingRun
-
-log = logging.getLogger(__name__)
 
 
 def run_training(config: TaskConfig, place: TrainingRun, *, pad_id: int, fingerprint: str) -> None:
@@ -48,6 +63,8 @@ def run_training(config: TaskConfig, place: TrainingRun, *, pad_id: int, fingerp
 
 
 def _describe(epoch: Mapping[str, Any]) -> str:
+    if "recipe" in epoch:
+        return f"recipe: {epoch['recipe']}"
     best = " (best so far)" if epoch["is_best"] else ""
     return (
         f"epoch {epoch['epoch']}: train loss {epoch['train_loss']:.4f}, valid loss "
@@ -62,28 +79,82 @@ def _worker(work: dict[str, Any]) -> None:
         _train(TaskConfig.model_validate(work["task"]), folder, work)
 
 
-def _train(config: TaskConfig, folder: Path, work: dict[str, Any]) -> None:
-    torch.set_num_threads(work["threads"])
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+@dataclass(frozen=True)
+class Prepared:
+    """What training begins with: records, an untrained model, and a recipe."""
+
+    train: list[Example]
+    valid: list[Example]
+    heads: tuple[HeadSlice, ...]
+    lesson: Lesson
+    model: Classifier
+    recipe: Recipe
+
+
+def prepare(config: TaskConfig, folder: Path) -> Prepared:
+    """Reads what the step `finetune` left in `folder` and makes a model and its recipe.
+
+    Raises:
+        ArtifactError, ConfigError: see `read_lesson`, `new_student` and `check_length`.
+    """
     examples = load_examples(folder / "examples.parquet")
     train = [example for example in examples if example.split == "train"]
     valid = [example for example in examples if example.split == "valid"]
     heads = head_slices(config.heads)
-    model = new_classifier(config.train, heads)
+    lesson = read_lesson(folder, config)
+    train += more_examples(folder, config)
+    model = new_student(config, heads, lesson)
     check_length(model.encoder, max_tokens=config.window.max_tokens, setting="window.max_tokens")
-    recipe = choose_recipe(config.train, n_train=len(train), hidden_size=model.heads.in_features)
-    log.info(
-        "recipe: %d epochs in batches of %d, learning rate %g, heads %g (%s)",
-        recipe.epochs, recipe.batch_size, recipe.learning_rate, recipe.head_learning_rate,
-        recipe.why,
+    recipe = choose_recipe(
+        config.train, n_train=len(train), hidden_size=model.heads.in_features,
+        computes_in_bf16=computes_in_bf16(),
     )  # fmt: skip
-    progress = fit(
-        model, train=train, valid=valid, heads=heads, config=config.train, recipe=recipe,
+    return Prepared(train, valid, heads, lesson, model, recipe)
+
+
+def learn(
+    parts: Prepared,
+    config: TaskConfig,
+    folder: Path,
+    *,
+    pad_id: int,
+    on_epoch: OnEpoch,
+    resume: dict[str, Any] | None = None,
+) -> Progress:
+    """Trains the model with all that the task asks for; see `fit`."""
+    domains = domain_losses(
+        load_domain(folder / "domain.parquet", config.train), config.train,
+        hidden_size=parts.model.heads.in_features, precision=parts.recipe.precision,
+        pad_id=pad_id,
+    )  # fmt: skip
+    taught = parts.lesson.losses(config, parts.train, parts.heads, folder=folder, pad_id=pad_id)
+    return fit(
+        parts.model, train=parts.train, valid=parts.valid, heads=parts.heads, config=config.train,
+        recipe=parts.recipe, pad_id=pad_id, resume=resume, on_epoch=on_epoch,
+        # Domains last, as they make passes of their own.
+        extra_losses=(*taught, *domains),
+        label_weight=1.0 if config.distil is None else 1.0 - config.distil.alpha,
+    )  # fmt: skip
+
+
+def _train(config: TaskConfig, folder: Path, work: dict[str, Any]) -> None:
+    use_threads(work["threads"])
+    parts = prepare(config, folder)
+    tell(folder, {"recipe": str(parts.recipe)})
+    progress = learn(
+        parts, config, folder,
         pad_id=work["pad_id"], resume=last_state(), on_epoch=partial(_report, folder),
     )  # fmt: skip
     if is_first_rank():
-        save_checkpoint(model, folder / "checkpoint", tokenizer=folder / "tokenizer.json")
-        write_atomically(folder / "progress.json", json.dumps(progress.__dict__).encode())
+        save_checkpoint(parts.model, folder / "checkpoint", tokenizer=folder / "tokenizer.json")
+        told = progress.__dict__ | {"recipe": str(parts.recipe)}
+        write_atomically(folder / "progress.json", json.dumps(told).encode())
+
+
+def use_threads(number: int) -> None:
+    """Has this process compute with so many threads, and tokenizers with none of their own."""
+    torch.set_num_threads(number)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 def _report(folder: Path, progress: Progress, state: dict[str, Any], is_best: bool) -> None:

@@ -16,17 +16,24 @@ from pipeline.cascade import NO_SAVING, CascadeInference, Saving
 from pipeline.clean import Cleaner
 from pipeline.engines.calibration import calibrate, known_calibration
 from pipeline.engines.gpu_session import gpu_encoder
-from pipeline.engines.host import describe_host, lost_features
+from pipeline.engines.host import describe_host
 from pipeline.engines.language_id import detect_language
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.flow import ScoringFlow, TextFlow
 from pipeline.heads import head_slices
 from pipeline.inference import ModelInference
+from pipeline.prompt import prompted
 from pipeline.score_cache import CachedInference, ScoreCache, cache_key
 from pipeline.special_tokens import GENERIC_TOKENS
 from pipeline.validate import Validator
-from schemas.bundle import BUNDLE_FILE, MODEL_FILE, TOKENIZER_FILE, BundleSpec
+from schemas.bundle import (
+    BUNDLE_FILE,
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    VERIFICATION_FILE,
+    BundleSpec,
+)
 from schemas.errors import ArtifactError
 from schemas.fingerprint import digest_of_file
 
@@ -50,7 +57,8 @@ def load_spec(folder: Path) -> BundleSpec:
         ArtifactError: a file is missing, cut off or altered.
     """
     spec = BundleSpec.read(folder / BUNDLE_FILE)
-    for name, digest in spec.files.items():
+    beside = {} if spec.verification is None else {VERIFICATION_FILE: spec.verification}
+    for name, digest in (spec.files | beside).items():
         if not (folder / name).is_file():
             raise ArtifactError(f"bundle {folder}: {name} is missing; fetch the bundle again")
         if (got := digest_of_file(folder / name)) != digest:
@@ -71,13 +79,16 @@ def text_flow(
 
     Before there is a tokenizer, the steps up to window neutralise the tokens that most have.
     `window_pooling` is a model's, where it may be another than the task file's.
+
+    Raises:
+        ConfigError: the tokenizer cannot write the prompt of the task's cloze heads.
     """
     pooling = window_pooling or task.train.window_pooling
     special_tokens = GENERIC_TOKENS if tokenizer is None else tokenizer.special_tokens
     return TextFlow(
         Validator(task.data, task.contract),
         Cleaner(task.clean, special_tokens=special_tokens),
-        tokenizer,
+        None if tokenizer is None else prompted(tokenizer, task.prompt),
         task.window,
         detect_language=detect_language,
         first_window_only=pooling == "first",
@@ -93,7 +104,8 @@ def fitting_text_flow(folder: Path, task: TaskConfig) -> tuple[BundleSpec, TextF
     spec = load_spec(folder)
     spec.check_fits(task)
     text = text_flow(
-        task,
+        # Windows have the prompt that the model was trained with, or none.
+        task.model_copy(update={"heads": spec.task.heads}),
         BackboneTokenizer(folder / TOKENIZER_FILE),
         window_pooling=spec.task.train.window_pooling,
     )
@@ -188,19 +200,12 @@ def model_inference(
 def calibrate_host(folder: Path, task: TaskConfig, *, plans: Path, threads: int = 1) -> BatchTable:
     """How windows go into calls on this host, measured if need be; workers read it from `plans`.
 
-    Tells where the bundle's gates were measured on another kind of host.
-
     Raises:
         ArtifactError: the bundle is damaged.
         ConfigError: `score.batching` does not suit the bundle or this host.
     """
     spec = load_spec(folder)
     check_batching(task.score.batching, spec.variant)
-    if spec.variant != "fp32" and (lost := lost_features(spec.host)):
-        log.warning(
-            "the gates of this %s bundle were measured on a host with %s, which this one lacks: "
-            "`nightmill bundle` measures them here", spec.variant, ", ".join(lost),
-        )  # fmt: skip
     wanted = [name for name, head in task.heads.items() if head.outside is not None]
     if without := [name for name in wanted if name not in spec.scopes]:
         log.warning(

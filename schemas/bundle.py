@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
+from schemas.distilled import Distilled
 from schemas.errors import ArtifactError
 from schemas.fingerprint import digest_of
 from schemas.manifest import Document
@@ -13,13 +14,18 @@ from schemas.scope import ScopeRule
 from schemas.task import TaskConfig, Variant
 
 MODEL_FILE = "model.onnx"
+DATA_FILE = "model.onnx.data"  # the weights, where they are too many for MODEL_FILE
 TOKENIZER_FILE = "tokenizer.json"
 BUNDLE_FILE = "bundle.json"
 CARD_FILE = "card.md"
+VERIFICATION_FILE = "verification.parquet"
 
 
 class GateResult(Document):
     """One measured condition; `passed` compares `value` with `threshold` as `rule` says."""
+
+    # A variant that overflows has NaN here, and the bundle of another one must still be readable.
+    model_config = ConfigDict(ser_json_inf_nan="strings")
 
     variant: Variant
     gate: str
@@ -33,6 +39,19 @@ class GateResult(Document):
         verdict = "passed" if self.passed else "FAILED"
         condition = f"{self.value:.5g} {self.rule} {self.threshold:.5g}"
         return f"{self.variant} {self.gate}: {condition} {verdict}"
+
+
+class VariantFacts(Document):
+    """What a variant weighs and how fast it is on one host: one thread, a window a call.
+
+    `resident_mib` is of a process that only loads it, in `load_ms`. None where not measured.
+    """
+
+    megabytes: float
+    windows_per_s: float
+    p95_ms: float | None = None
+    load_ms: float | None = None
+    resident_mib: float | None = None
 
 
 class LanguageMetrics(Document):
@@ -72,13 +91,32 @@ class Host(Document):
     onnxruntime: str
 
 
+class Export(Document):
+    """What wrote the graph and what it became; `operators` are counted as this host runs them.
+
+    `calibration` and `int8_weights` are those of `compress` where the variant depends on them.
+    `kept_fp32` are the parts that were left out of quantization.
+    """
+
+    opset: int
+    ir_version: int
+    producer: str
+    exporters: dict[str, str]
+    operators: dict[str, int]
+    calibration: str | None = None
+    int8_weights: str | None = None
+    kept_fp32: tuple[str, ...] = ()
+
+
 class BundleSpec(Document):
     """Everything but the weights: labels, thresholds, temperatures, cleaner, digests, gates.
 
     `near_duplicates` and `conflicting_labels` are what `Finetuned` counts of the training data.
     `baseline_metrics` goes by head, by baseline (`majority`, `tfidf_linear`) and by figure
     (`accuracy`, `macro_f1`, `rows`, `train_rows`), on the records that `metrics` are of. `scopes`
-    are the rules by head for texts that no label fits.
+    are the rules by head for texts that no label fits. `facts` are of the `host`, `variant_metrics`
+    of the validation records, on which `variant` was chosen for the reason `choice`. `verification`
+    is the digest of the file by which other hosts measure the bundle.
     """
 
     task: TaskConfig
@@ -94,11 +132,17 @@ class BundleSpec(Document):
     data_digest: str
     near_duplicates: dict[str, int] = Field(default_factory=dict)
     conflicting_labels: dict[str, int] = Field(default_factory=dict)
+    distilled: Distilled | None = None
     metrics: dict[str, HeadMetrics]
     fp32_metrics: dict[str, HeadMetrics] = Field(default_factory=dict)
     baseline_metrics: dict[str, dict[str, dict[str, float]]] = Field(default_factory=dict)
     gates: tuple[GateResult, ...]
     host: Host
+    choice: str = ""
+    facts: dict[Variant, VariantFacts] = Field(default_factory=dict)
+    variant_metrics: dict[Variant, dict[str, HeadMetrics]] = Field(default_factory=dict)
+    verification: str | None = None
+    export: Export | None = None  # bundles made before it was recorded have none
 
     @property
     def digest(self) -> str:
@@ -114,6 +158,8 @@ class BundleSpec(Document):
         # As long as there was no other way a digest did not name it, and those stay what they are.
         if self.task.train.window_pooling != "mean":
             parts["window_pooling"] = self.task.train.window_pooling
+        if self.task.prompt is not None:
+            parts["prompt"] = self.task.prompt
         if self.scopes:
             parts["scopes"] = {name: rule.model_dump() for name, rule in self.scopes.items()}
         return digest_of(parts)

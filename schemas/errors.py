@@ -34,6 +34,10 @@ class DataContractError(NightmillError):
     exit_code = 3
 
 
+class DivergenceError(DataContractError):
+    """A training loss is no number any more: another rate or other data; a retry cannot help."""
+
+
 class ArtifactError(NightmillError):
     """A model, label set or tokenizer is missing, mismatched, or failed a gate."""
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from schemas.cloze import ClozeConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NO_POLARITY = "none"  # what an aspect that a text does not speak of is answered with
 
@@ -46,6 +51,8 @@ class HeadConfig(BaseModel):
     `pair_separator`; an aspect not named has none, `{}` names none at all, and an empty cell says
     that nothing is known. An answer whose confidence is under `review_below` goes to people, and of
     a `single` head with `outside` that to a text which no label fits.
+
+    `cloze` has a `single` head answer by the backbone's masked-language head; see `ClozeConfig`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,6 +66,7 @@ class HeadConfig(BaseModel):
     loss_weight: Annotated[float, Field(gt=0)] = 1.0
     review_below: Annotated[float, Field(ge=0, le=1)] = 0.5
     outside: OutsideConfig | None = None
+    cloze: ClozeConfig | None = None
 
     @model_validator(mode="after")
     def _aspects_suit_the_kind(self) -> Self:
@@ -91,6 +99,17 @@ class HeadConfig(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _cloze_suits_the_head(self) -> Self:
+        if self.cloze is None:
+            return self
+        if self.kind != "single":
+            raise ValueError(
+                f"a head of kind {self.kind!r} takes no cloze: one gap is filled with one label"
+            )
+        self.cloze.check_labels(self.labels)
+        return self
+
     @property
     def score_names(self) -> tuple[str, ...]:
         """What each score of the head stands for, in the order of its logits.
@@ -113,3 +132,18 @@ class HeadConfig(BaseModel):
         if self.kind != "aspect":
             return self.labels
         return tuple(f"{aspect}:{label}" for aspect in self.aspects for label in self.labels)
+
+
+def prompt_of(heads: Mapping[str, HeadConfig]) -> str | None:
+    """What stands behind each text for the cloze heads among `heads`; None where there are none.
+
+    Raises:
+        ValueError: they have different prompts.
+    """
+    prompts = {name: head.cloze.prompt for name, head in heads.items() if head.cloze}
+    if len({*prompts.values()}) > 1:
+        raise ValueError(
+            f"cloze heads {list(prompts)} have different prompts, but a text is read once: give "
+            f"them the same one, with words of their own, or make a task of each"
+        )
+    return next(iter(prompts.values()), None)

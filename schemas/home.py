@@ -73,6 +73,11 @@ class Home:
         return self.root / "plans"
 
     @property
+    def verified(self) -> Path:
+        """What hosts have measured of bundles made elsewhere: `BUNDLE/HOST/verified.json`."""
+        return self.root / "verified"
+
+    @property
     def tracking_uri(self) -> str:
         """MLflow's address: `MLFLOW_TRACKING_URI`, else SQLite in the home."""
         return os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{self.root / 'mlflow.db'}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args
 
 import yaml
@@ -118,12 +119,17 @@ def _keys_at(parents: Sequence[int | str]) -> tuple[str, ...]:
     section: Any = TaskConfig
     for parent in parents:
         if isinstance(section, type) and issubclass(section, BaseModel):
-            section = section.model_fields[str(parent)].annotation
+            section = _present(section.model_fields[str(parent)].annotation)
         else:  # dict[str, Section]: the key is the user's own name
             section = get_args(section)[-1]
     if isinstance(section, type) and issubclass(section, BaseModel):
         return tuple(section.model_fields)
     return ()
+
+
+def _present(annotation: Any) -> Any:
+    """What `Section | None` is where it is said at all."""
+    return get_args(annotation)[0] if isinstance(annotation, UnionType) else annotation
 
 
 def _short(value: Any) -> str:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from schemas.distilled import Distilled
 from schemas.errors import ArtifactError
 from schemas.manifest import Document
+from schemas.searched import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +21,7 @@ class Finetuned(Document):
     """`finetune.json`: the checkpoint is complete, and this is how it was made.
 
     `near_duplicates` counts records left out by pair of splits (`train-test`), `conflicting_labels`
-    texts with more than one label by head.
+    texts with more than one label by head, `searched` the settings that `train.search` chose.
     """
 
     run: str
@@ -36,6 +38,8 @@ class Finetuned(Document):
     epochs: int
     best_epoch: int
     valid_macro_f1: float
+    searched: Settings = Field(default_factory=dict)
+    distilled: Distilled | None = None
     seconds: float
 
 
@@ -60,6 +64,21 @@ class TrainingRun:
         return self.folder / "examples.parquet"
 
     @property
+    def settings(self) -> Path:
+        """The task as the run was trained with, by which others can load its checkpoint."""
+        return self.folder / "task.json"
+
+    @property
+    def student(self) -> Path:
+        """What a student starts from that is made of another model's layers."""
+        return self.folder / "student"
+
+    @property
+    def domain_texts(self) -> Path:
+        """Prepared texts of the target domain, where the task asks for them."""
+        return self.folder / "domain.parquet"
+
+    @property
     def tokenizer(self) -> Path:
         """The backbone's tokenizer."""
         return self.folder / "tokenizer.json"
@@ -68,6 +87,11 @@ class TrainingRun:
     def checkpoint(self) -> Path:
         """The fine-tuned model in PyTorch's form."""
         return self.folder / "checkpoint"
+
+    @property
+    def pruned(self) -> Path:
+        """The checkpoint made smaller, where the task asks for that."""
+        return self.folder / "pruned"
 
     @property
     def bundle(self) -> Path:

@@ -87,6 +87,40 @@ def reliability_plot(title: str, bins: Sequence[Bin], *, note: str) -> str:
     return _figure(title, note, inner, width=_SQUARE, height=_SQUARE)
 
 
+def variant_plot(
+    title: str, points: Sequence[tuple[str, float, float, float]], *, chosen: str
+) -> str:
+    """A figure of quality by size; each point is a name, megabytes, macro-F1 and windows/s.
+
+    A dot's area grows with the speed. `chosen` is drawn in the second colour.
+    """
+    scores, fastest = [point[2] for point in points], max(point[3] for point in points)
+    margin = max(0.01, (max(scores) - min(scores)) / 4)
+    low, high = max(0.0, min(scores) - margin), min(1.0, max(scores) + margin)
+    top = _round_up(max(point[1] for point in points))
+    x = _Scale(0.0, top, low=_LEFT, high=_WIDTH - _RIGHT)
+    y = _Scale(low, high, low=_HEIGHT - _BOTTOM, high=_TOP)
+    shares = [i / _LINES for i in range(_LINES + 1)]
+    inner = [_rule(y(low + share * (high - low)), f"{low + share * (high - low):.3f}")
+             for share in shares]  # fmt: skip
+    inner += [
+        f'<text x="{x(top * share):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">'
+        f"{top * share:g}</text>"
+        for share in shares
+    ]
+    for name, size, score, speed in points:
+        radius = 4 + 8 * math.sqrt(speed / fastest)
+        told = f"{escape(name)}: {size:.1f} MB, macro-F1 {score:.4f}, {speed:,.0f} windows/s"
+        inner.append(
+            f'<g class="{"second" if name == chosen else "first"}">'
+            f'<circle cx="{x(size):.1f}" cy="{y(score):.1f}" r="{radius:.1f}"><title>{told}</title>'
+            f'</circle><text class="name" x="{x(size) + radius + 4:.1f}" y="{y(score) + 4:.1f}">'
+            f"{escape(name)}</text></g>"
+        )
+    note = "macro-F1 by MB; the larger a dot, the faster"
+    return _figure(title, note, inner, width=_WIDTH, height=_HEIGHT)
+
+
 def confusion_plot(
     title: str, labels: Sequence[str], matrix: Sequence[Sequence[int]], *, note: str
 ) -> str:

@@ -12,11 +12,13 @@ import onnxruntime as ort
 from schemas.bundle import Host
 from schemas.errors import ConfigError
 from schemas.fingerprint import digest_of
+from schemas.verification import KindOfHost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _VNNI = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
+_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})  # the last one on ARM
 _TELLING = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "asimddp")
 CPUS_VARIABLE = "NIGHTMILL_CPUS"
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -94,15 +96,20 @@ def has_vnni() -> bool:
     return not _VNNI.isdisjoint(describe_host().cpu_features)
 
 
+def computes_in_bf16() -> bool:
+    """Whether products of bf16 numbers are instructions of this processor."""
+    flags = {flag for _, value in _processor() for flag in value.split()}
+    return not _BF16.isdisjoint(flags)
+
+
 def host_kind() -> str:
     """Digest of what the kernels are chosen by: processor, its instruction sets, the runtime."""
     return digest_of([platform.machine(), ort.__version__, *_processor()])
 
 
-def lost_features(measured: Host) -> tuple[str, ...]:
-    """Instruction sets of the host that a bundle was measured on and that this one lacks."""
-    here = describe_host().cpu_features
-    return tuple(name for name in measured.cpu_features if name not in here)
+def this_host() -> KindOfHost:
+    """The host of this process, as bundles are verified by."""
+    return KindOfHost(host=describe_host(), kind=host_kind())
 
 
 def _processor() -> list[tuple[str, str]]:

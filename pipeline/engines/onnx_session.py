@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CPU_PROVIDER = "CPUExecutionProvider"
 # Their CPU kernels take longer than the operators they replace: a tenth of a window's time.
-_SLOWER_FUSIONS = ["SkipLayerNormFusion", "BiasGeluFusion"]
+SLOWER_FUSIONS = ["SkipLayerNormFusion", "BiasGeluFusion"]
 
 
 class OnnxEncoder:
@@ -51,7 +51,7 @@ class OnnxEncoder:
         try:
             self._session = ort.InferenceSession(
                 str(path), session_options(threads), providers=[provider],
-                disabled_optimizers=_SLOWER_FUSIONS,
+                disabled_optimizers=SLOWER_FUSIONS,
             )  # fmt: skip
         except Exception as error:  # onnxruntime's own errors share no public base
             raise ArtifactError(f"{path} cannot be loaded by ONNX Runtime: {error}") from error

@@ -77,6 +77,10 @@ class Registry:
             run_id, metrics=[Metric(name, value, 0, step) for name, value in metrics.items()]
         )
 
+    def log_params(self, run_id: str, params: Mapping[str, Any]) -> None:
+        """Logs settings that are known only while a run is under way; the same again is no harm."""
+        self._client.log_batch(run_id, params=[Param(key, str(params[key])) for key in params])
+
     def tag(self, run_id: str, tags: Mapping[str, str]) -> None:
         """Sets tags of a run."""
         self._client.log_batch(run_id, tags=[RunTag(name, text) for name, text in tags.items()])
@@ -98,9 +102,9 @@ class Registry:
         """Logs one file as an artefact."""
         self._client.log_artifact(run_id, str(path), under)
 
-    def finish_run(self, run_id: str) -> None:
-        """Marks a run as finished."""
-        self._client.set_terminated(run_id)
+    def finish_run(self, run_id: str, *, failed: bool = False) -> None:
+        """Marks a run as finished, or as failed."""
+        self._client.set_terminated(run_id, "FAILED" if failed else "FINISHED")
 
     def _experiment(self, name: str) -> str:
         found = self._client.get_experiment_by_name(name)

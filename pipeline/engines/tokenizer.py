@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MARKER = "a"
+MASKS = ("[MASK]", "<mask>")
 
 
 class BackboneTokenizer:
@@ -63,6 +64,14 @@ class BackboneTokenizer:
                 return int(token_id)
         return None
 
+    @property
+    def mask_id(self) -> int | None:
+        """Id of the mask token; None where the vocabulary has none."""
+        for name in MASKS:
+            if (token_id := self._tokenizer.token_to_id(name)) is not None:
+                return int(token_id)
+        return None
+
     def tokenize(self, texts: list[str]) -> list[Tokens]:
         """Ids and offsets of each text, without control tokens: no text can make one."""
         encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
@@ -79,6 +88,8 @@ class BackboneTokenizer:
         ids = {token_id for token_id, token in added if token.special}
         for template in (self.single, self.pair):
             ids.update(*template.gaps)
+        masks = map(self._tokenizer.token_to_id, MASKS)
+        ids.update(mask for mask in masks if mask is not None)
         return frozenset(ids - {self.unk_id})
 
     def _without_control(self, text: str, ids: list[int], offsets: list[tuple[int, int]]) -> Tokens:

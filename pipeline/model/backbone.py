@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+from pipeline.model.prune.stored import PRUNED_FILE, load_pruned
 from schemas.errors import ArtifactError, ConfigError
 from schemas.fingerprint import digest_of_file
 
@@ -63,6 +64,8 @@ def load_encoder(backbone: str, *, dropout: float) -> nn.Module:
         model_class = AutoModel._model_mapping[type(config)]  # the class that from_pretrained picks
         takes_pooler = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
         options = {"add_pooling_layer": False} if takes_pooler else {}
+        if Path(place, PRUNED_FILE).is_file():
+            return load_pruned(Path(place), partial(model_class, config, **options))
         encoder: nn.Module = AutoModel.from_pretrained(place, config=config, **options)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ArtifactError(f"train.backbone {backbone!r} cannot be loaded: {error}") from error

@@ -5,50 +5,55 @@ from __future__ import annotations
 import logging
 import random
 import shutil
-import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pipeline.engines.host import describe_host
 from pipeline.engines.onnx_session import OnnxEncoder
+from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.heads import HeadSlice, head_slices
 from pipeline.model.baselines import measure_baselines
 from pipeline.model.card import model_card
-from pipeline.model.export import export_onnx
+from pipeline.model.facts import facts_gates, measure_facts
 from pipeline.model.gate import (
     TorchEncoder,
+    Watch,
     choose_variant,
-    parity_batches,
     parity_gate,
+    reason_for,
     variant_gates,
 )
-from pipeline.model.half import convert_to_half
+from pipeline.model.gate_checks import variant_metrics
+from pipeline.model.gate_inputs import ODD_TEXTS, odd_windows, parity_batches
 from pipeline.model.labelled import Example, label_matrix
 from pipeline.model.metrics import fit_temperature, head_metrics
+from pipeline.model.model_file import model_files
 from pipeline.model.outputs import Outputs, fit_scope, run_encoder, with_scope
-from pipeline.model.quantize import (
-    prepare_for_quantization,
-    quantize_to_dynamic,
-    quantize_to_static,
-)
+from pipeline.model.sweep import Rescue, Sample, rescue
+from pipeline.model.variants import VariantMaker
+from pipeline.model.verification import write_verification
 from schemas.bundle import (
     BUNDLE_FILE,
     CARD_FILE,
-    MODEL_FILE,
     TOKENIZER_FILE,
+    VERIFICATION_FILE,
     BundleSpec,
-    GateResult,
     HeadMetrics,
 )
 from schemas.errors import DataContractError
 from schemas.fingerprint import digest_of_file
+from schemas.sweep import SWEEP_FILE, Sweeps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pipeline.model.network import Classifier
+    from schemas.bundle import VariantFacts
+    from schemas.distilled import Distilled
     from schemas.scope import ScopeRule
+    from schemas.sweep import Sweep
     from schemas.task import TaskConfig, Variant
 
 log = logging.getLogger(__name__)
@@ -65,14 +70,7 @@ class Source:
     pad_id: int
     near_duplicates: Mapping[str, int] = field(default_factory=dict)
     conflicting_labels: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class VariantFacts:
-    """What a variant weighs and how fast it is on this host: facts for people, not gates."""
-
-    megabytes: float
-    windows_per_s: float
+    distilled: Distilled | None = None
 
 
 @dataclass
@@ -83,6 +81,7 @@ class Bundled:
     facts: dict[Variant, VariantFacts]
     test_outputs: Outputs
     test: list[Example] = field(default_factory=list)
+    sweeps: tuple[Sweep, ...] = ()
 
 
 def make_bundle(
@@ -112,12 +111,20 @@ def make_bundle(
     work = folder.with_name("variants")
     work.mkdir(parents=True, exist_ok=True)
     heads = head_slices(task.heads)
-    files = _make_variants(model, splits, task, work)
-    gates = _measure_gates(model, splits, task, files, heads, pad_id=source.pad_id)
+    maker = _variant_maker(model, splits, task, work)
+    files = maker.make_all()
+    tokenizer = BackboneTokenizer(checkpoint / TOKENIZER_FILE)
+    watch = Watch(odd_windows(ODD_TEXTS, tokenizer, task))
+    measured = _measure_gates(
+        model, splits, task, maker, files, heads, pad_id=source.pad_id, watch=watch
+    )
+    facts = measure_facts(files, [example.windows[0] for example in splits["valid"]])
+    gates = [*measured.gates, *facts_gates(facts, task.compress)]
     for gate in gates:
         log.info("gate %s", gate)
     variant = choose_variant(task.compress.prefer, gates)
-    log.info("chosen variant: %s", variant)
+    choice = reason_for(variant, task.compress.prefer, gates)
+    log.info("chosen variant: %s", choice)
     pooling = task.train.window_pooling
     encoder = OnnxEncoder(files[variant])
     valid = run_encoder(encoder, splits["valid"], pooling=pooling)
@@ -140,6 +147,7 @@ def make_bundle(
         data_digest=source.data_digest,
         near_duplicates=dict(source.near_duplicates),
         conflicting_labels=dict(source.conflicting_labels),
+        distilled=source.distilled,
         metrics=_metrics(outputs, test, calibrated, seed=task.train.seed),
         fp32_metrics=_metrics(
             run_encoder(OnnxEncoder(files["fp32"]), test, pooling=pooling),
@@ -150,61 +158,82 @@ def make_bundle(
         baseline_metrics=measure_baselines(splits, heads, seed=task.train.seed),
         gates=tuple(gates),
         host=describe_host(),
+        choice=choice,
+        facts=facts,
+        variant_metrics=variant_metrics(
+            {name: watch.said[path] for name, path in files.items()},
+            splits["valid"],
+            heads,
+            seed=task.train.seed,
+        ),
+        verification=write_verification(
+            folder / VERIFICATION_FILE,
+            task,
+            splits["valid"],
+            fp32=OnnxEncoder(files["fp32"]),
+            shipped=encoder,
+            tokenizer=tokenizer,
+        ),
+        export=maker.describe(variant, files[variant]),
     )
-    facts = {name: _facts(path, test) for name, path in files.items()}
+    if measured.sweeps:
+        Sweeps(sweeps=tuple(measured.sweeps)).write(folder / SWEEP_FILE)
     shutil.rmtree(work)  # kept only where no variant passed, for a person to look at
     (folder / CARD_FILE).write_text(model_card(spec), encoding="utf-8")
     spec.write(folder / BUNDLE_FILE)  # last: its existence means that the bundle is complete
-    return Bundled(spec, facts, outputs, test)
+    return Bundled(spec, facts, outputs, test, sweeps=tuple(measured.sweeps))
 
 
-def _make_variants(
+def _variant_maker(
     model: Classifier, splits: Mapping[str, list[Example]], task: TaskConfig, work: Path
-) -> dict[Variant, Path]:
-    """FP32 always, since the others are made from it and compared with it."""
-    files: dict[Variant, Path] = {"fp32": work / "fp32.onnx"}
-    input_names = export_onnx(model, files["fp32"])
-    wanted = set(task.compress.prefer)
-    if "fp16" in wanted:
-        files["fp16"] = convert_to_half(files["fp32"], work / "fp16.onnx")
-    if wanted <= {"fp16", "fp32"}:
-        return files
-    prepared = prepare_for_quantization(files["fp32"], work / "prepared.onnx")
-    if "int8_dynamic" in wanted:
-        files["int8_dynamic"] = quantize_to_dynamic(prepared, work / "int8_dynamic.onnx")
-    if "int8_static" in wanted:
-        chooser = random.Random(task.train.seed)  # noqa: S311 - a sample, not a secret
-        pool = [example.windows[0] for example in splits["train"] + splits["valid"]]
-        calibration = chooser.sample(pool, min(task.compress.calibration_texts, len(pool)))
-        files["int8_static"] = quantize_to_static(
-            prepared, work / "int8_static.onnx", calibration=calibration, input_names=input_names
-        )
-    prepared.unlink()
-    return files
+) -> VariantMaker:
+    chooser = random.Random(task.train.seed)  # noqa: S311 - a sample, not a secret
+    pool = [example.windows[0] for example in splits["train"] + splits["valid"]]
+    calibration = chooser.sample(pool, min(task.compress.calibration_texts, len(pool)))
+    return VariantMaker(model, task.compress, calibration=calibration, work=work)
 
 
 def _measure_gates(
     model: Classifier,
     splits: Mapping[str, list[Example]],
     task: TaskConfig,
-    files: Mapping[Variant, Path],
+    maker: VariantMaker,
+    files: dict[Variant, Path],
     heads: tuple[HeadSlice, ...],
     *,
     pad_id: int,
-) -> list[GateResult]:
+    watch: Watch,
+) -> Rescue:
+    """Gates of all variants; those of a failing one after it was rescued, if the task asks for it.
+
+    A rescued variant stands in `files` in the place of the one that failed.
+    """
     reference = TorchEncoder(model)
     # All validation records, and training records where these are fewer than the gates want.
     n_valid = len(splits["valid"])
     texts = splits["valid"] + splits["train"][: max(0, task.compress.gate_texts - n_valid)]
     outputs = run_encoder(reference, texts, pooling=task.train.window_pooling)
-    batches = parity_batches([example.windows[0] for example in texts], pad_id=pad_id)
+    batches = parity_batches(
+        [example.windows[0] for example in texts], pad_id=pad_id, limit=task.window.max_tokens,
+        odd=watch.odd,
+    )  # fmt: skip
     gates = [parity_gate(reference, OnnxEncoder(files["fp32"]), batches, config=task.compress)]
+    measure = partial(
+        variant_gates, texts=texts, n_valid=n_valid, reference=outputs, heads=heads,
+        config=task.compress, watch=watch,
+    )  # fmt: skip
     for variant, path in files.items():
-        gates += variant_gates(
-            variant, path, texts=texts, n_valid=n_valid, reference=outputs, heads=heads,
-            config=task.compress,
-        )  # fmt: skip
-    return gates
+        gates += measure(variant, path)
+    take_sample = partial(_sample, splits["valid"], task, heads, files["fp32"])
+    return rescue(maker, files, gates, measure=measure, take_sample=take_sample)
+
+
+def _sample(
+    valid: list[Example], task: TaskConfig, heads: tuple[HeadSlice, ...], fp32: Path
+) -> Sample:
+    chooser = random.Random(task.train.seed)  # noqa: S311 - a sample, not a secret
+    texts = chooser.sample(valid, min(task.compress.sweep_texts, len(valid)))
+    return Sample.of(fp32, texts, heads, pooling=task.train.window_pooling)
 
 
 def _temperatures(
@@ -239,19 +268,11 @@ def _metrics(
     return found
 
 
-def _facts(path: Path, examples: Sequence[Example], *, windows: int = 64) -> VariantFacts:
-    encoder = OnnxEncoder(path)
-    chosen = [example.windows[0] for example in examples[:windows]]
-    encoder.logits(chosen[:8])
-    start = time.perf_counter()
-    encoder.logits(chosen)
-    rate = len(chosen) / (time.perf_counter() - start)
-    return VariantFacts(megabytes=path.stat().st_size / 1e6, windows_per_s=rate)
-
-
 def _place_files(folder: Path, *, model: Path, tokenizer: Path) -> dict[str, str]:
     """Copies the chosen files into the bundle and answers their digests."""
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(model, folder / MODEL_FILE)
-    shutil.copyfile(tokenizer, folder / TOKENIZER_FILE)
-    return {name: digest_of_file(folder / name) for name in (MODEL_FILE, TOKENIZER_FILE)}
+    # Variants are already called as they are in a bundle, and so are weights beside them.
+    sources = {path.name: path for path in model_files(model)} | {TOKENIZER_FILE: tokenizer}
+    for name, source in sources.items():
+        shutil.copyfile(source, folder / name)
+    return {name: digest_of_file(folder / name) for name in sources}

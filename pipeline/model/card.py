@@ -46,7 +46,8 @@ def model_card(spec: BundleSpec) -> str:
             "TF-IDF is a linear model over words and characters, fitted on the same training "
             "records and measured on the same held-out ones.",
         ]
-    lines += [*_languages(spec), *_scopes(spec), *_data(spec), "", "## Labels", ""]
+    lines += [*_teachers(spec), *_languages(spec), *_scopes(spec), *_data(spec)]
+    lines += ["", "## Labels", ""]
     for name, head in spec.task.heads.items():
         labels = ", ".join(f"`{label}`" for label in head.answer_labels)
         lines.append(
@@ -57,6 +58,7 @@ def model_card(spec: BundleSpec) -> str:
         "",
         "## Gates",
         "",
+        *([f"{spec.choice}.", ""] if spec.choice else []),
         "| variant | gate | value | rule | |",
         "| --- | --- | --- | --- | --- |",
     ]
@@ -85,6 +87,28 @@ def _linear_f1(spec: BundleSpec, head: str) -> str:
     """Macro-F1 of the linear baseline, a dash in bundles of before there was one."""
     figures = spec.baseline_metrics.get(head, {}).get("tfidf_linear")
     return _or_dash(None if figures is None else figures["macro_f1"])
+
+
+def _teachers(spec: BundleSpec) -> list[str]:
+    """Who taught the model and how much of them it has; nothing to tell where nobody did."""
+    if (told := spec.distilled) is None:
+        return []
+    rows = [
+        f"| {name} | {spec.metrics[name].macro_f1:.4f} | {theirs:.4f} | "
+        + (f"{spec.metrics[name].macro_f1 / theirs:.1%} |" if theirs else "- |")
+        for name, theirs in told.test_macro_f1.items()
+    ]
+    table = ["| head | macro-F1 | teachers' | kept |", "| --- | --- | --- | --- |", *rows]
+    return [
+        "",
+        "## Teachers",
+        "",
+        f"Distilled from {', '.join(f'`{teacher}`' for teacher in told.teachers)}"
+        + (f", starting from {told.student}" if told.student else "")
+        + f". On validation records it keeps {told.kept:.1%} of their macro-F1 "
+        f"({told.student_valid_macro_f1:.4f} of {told.teacher_valid_macro_f1:.4f}).",
+        *(["", *table] if rows else []),
+    ]
 
 
 def _languages(spec: BundleSpec) -> list[str]:

@@ -20,6 +20,7 @@ from pipeline.model.head_quality import known_answers
 from pipeline.model.labelled import label_matrix
 from pipeline.model.outputs import run_encoder
 from pipeline.model.resampling import Interval, Patterns, interval
+from pipeline.prompt import prompted
 from pipeline.window import make_windows
 from schemas.bundle import MODEL_FILE, TOKENIZER_FILE, BundleSpec
 from schemas.manifest import Document
@@ -145,12 +146,13 @@ def _compare(
 
 def _reading(spec: BundleSpec) -> tuple[Any, ...]:
     """What decides which windows a model sees of a text."""
-    return spec.files[TOKENIZER_FILE], spec.task.window, spec.task.train.window_pooling
+    files, task = spec.files, spec.task
+    return files[TOKENIZER_FILE], task.window, task.train.window_pooling, task.prompt
 
 
 def _read_anew(examples: Sequence[Example], tokenizer: Path, spec: BundleSpec) -> list[Example]:
     """The same records as another model's tokenizer and windows see them."""
-    reader = BackboneTokenizer(tokenizer)
+    reader = prompted(BackboneTokenizer(tokenizer), spec.task.prompt)
     return [
         replace(
             example,

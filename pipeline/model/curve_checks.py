@@ -46,6 +46,12 @@ NOISE_CHANGE = 0.05
 NOISE_TURNS = 0.6
 
 
+NOT_FINITE_ADVICE = (
+    "try a tenth of train.learning_rate, a train.max_grad_norm of 0.5, and train.precision=fp32 if "
+    "it is another; if it stays, look for a backbone with broken weights"
+)
+
+
 def curve_findings(history: History) -> list[Finding]:
     """Findings of all checks; after a loss that is not finite no other number means anything."""
     if not history:
@@ -69,9 +75,7 @@ def not_finite(history: History) -> list[Finding]:
                         kind="loss_not_finite",
                         severity="problem",
                         evidence=f"{_words(name)} is {row[name]} in epoch {_epoch(row)}",
-                        advice="try a tenth of train.learning_rate, a train.max_grad_norm of "
-                        "0.5, and train.precision=fp32 if it is another; if it stays, look for a "
-                        "backbone with broken weights",
+                        advice=NOT_FINITE_ADVICE,
                     )
                 ]
     return []

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from pipeline.heads import HeadSlice
+    from pipeline.model.extra_loss import ExtraLoss
     from pipeline.model.recipe import Recipe
     from schemas.task import TrainConfig
 
@@ -39,7 +40,8 @@ class Progress:
 
     `history` has a row of numbers by epoch: beside losses and metric the gradient's norm before
     clipping (`grad_norm_mean`, `grad_norm_max`), the worst step's loss (`train_loss_max`), the
-    last step's `learning_rate`, and of all workers `tokens_per_s` and `padding_share`.
+    last step's `learning_rate`, and of all workers `tokens_per_s` and `padding_share`, then what
+    extra losses have to tell.
     """
 
     epoch: int = 0
@@ -63,6 +65,8 @@ def fit(  # noqa: PLR0913 - a training run has that many parts
     pad_id: int = 0,
     resume: dict[str, Any] | None = None,
     on_epoch: OnEpoch | None = None,
+    extra_losses: tuple[ExtraLoss, ...] = (),
+    label_weight: float = 1.0,
 ) -> Progress:
     """Trains `model` in place, on its device, and leaves the best epoch's weights in it.
 
@@ -70,6 +74,7 @@ def fit(  # noqa: PLR0913 - a training run has that many parts
     that one worker and several see the same batches. `on_epoch` gets a state to save and whether
     it is the best so far; `resume` is such a state. What is random follows from `config.seed`,
     epoch and rank alone: on one machine the same arguments give the same bits, resumed or not.
+    `extra_losses` are added to `label_weight` times that of the labels.
 
     Raises:
         DataContractError: there is nothing to train on, or the loss became NaN.
@@ -87,7 +92,10 @@ def fit(  # noqa: PLR0913 - a training run has that many parts
         low_rank_updates(encoder, config.lora),
         recomputed_activations(encoder, config.gradient_checkpointing),
     ):
-        return _Fit(model, train, valid, heads, config, recipe, pad_id, on_epoch).run(resume)
+        fitting = _Fit(
+            model, train, valid, heads, config, recipe, pad_id, on_epoch, extra_losses, label_weight
+        )
+        return fitting.run(resume)
 
 
 @contextmanager
@@ -122,6 +130,8 @@ class _Fit:
     recipe: Recipe
     pad_id: int
     on_epoch: OnEpoch | None
+    extra_losses: tuple[ExtraLoss, ...]
+    label_weight: float
 
     def __post_init__(self) -> None:
         self.rank, self.world = rank_and_world()
@@ -140,6 +150,8 @@ class _Fit:
             if self.on_epoch is not None:
                 self.on_epoch(progress, self._state(progress, is_best=is_best), is_best)
         self.model.load_state_dict(self.best_weights)
+        for loss in self.extra_losses:
+            loss.detach()
         return progress
 
     def _stepper(self) -> Stepper:
@@ -148,13 +160,14 @@ class _Fit:
         n_items = len(training_items(self.train, self.config, epoch=0))
         return Stepper(
             ranks=ranks_for(self.model, self.config),
-            losses=HeadLosses(self.heads, self.config, targets),
+            losses=HeadLosses(self.heads, self.config, targets, weight=self.label_weight),
             targets={name: torch.from_numpy(rows).to(device) for name, rows in targets.items()},
             heads=self.heads,
             config=self.config,
             recipe=self.recipe,
             total_steps=self.recipe.epochs * -(-n_items // self.recipe.batch_size),
             pad_id=self.pad_id,
+            extra_losses=self.extra_losses,
         )
 
     def _is_over(self, progress: Progress) -> bool:
@@ -196,7 +209,10 @@ class _Fit:
             progress.step += 1
         seconds = time.perf_counter() - started
         self.stepper.ranks.update_model()
-        return _epoch_numbers(facts, seconds)
+        numbers = _epoch_numbers(facts, seconds)
+        for loss in self.extra_losses:
+            numbers |= loss.epoch_numbers()
+        return numbers
 
     def _validate(self) -> tuple[float, float]:
         """Macro-F1 and loss on validation; ranks share the work, all get the same numbers."""

@@ -1,7 +1,8 @@
-"""Conditions that a variant must pass, measured on this host."""
+"""Conditions that a variant must pass, measured on this host, and the choice that follows."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +12,21 @@ from torch import nn
 
 from pipeline.batch import window_inputs
 from pipeline.engines.onnx_session import OnnxEncoder
-from pipeline.heads import flags_of, predicted_labels
 from pipeline.model.batches import takes_segments
-from pipeline.model.labelled import Example, known_rows, label_matrix
-from pipeline.model.metrics import certain_drop
+from pipeline.model.gate_checks import (
+    agreement,
+    at_least,
+    at_most,
+    drop_by_language,
+    ece_rise,
+    finite_share,
+    macro_f1_drop,
+    neighbour_effect,
+)
+from pipeline.model.gate_inputs import parity_batches
+from pipeline.model.labelled import Example, label_matrix
+from pipeline.model.metrics import MIN_SLICE_ROWS
 from pipeline.model.outputs import Outputs, run_encoder
-from pipeline.window import Window
-from schemas.bundle import GateResult
 from schemas.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -25,11 +34,38 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pipeline.heads import HeadSlice
+    from pipeline.window import Window
+    from schemas.bundle import GateResult
     from schemas.task import CompressConfig, Variant
 
-_PARITY_LENGTHS = (1, 2, 3, 7, 16, 33, 64, 128, 256)
-_INVARIANCE_WINDOWS = 64
+__all__ = ["TorchEncoder", "choose_variant", "neighbour_effect", "parity_batches", "parity_gate"]
 PARITY = "parity"
+# What to try where a gate of that name fails; the name of a head or language follows some names.
+_ADVICE = {
+    PARITY: "the exported graph computes something else: report it, it is a bug",
+    "finite_outputs": "the variant overflows: leave fp16 out of compress.prefer, or train again "
+    "with a lower learning rate where it is fp32",
+    "neighbour_effect": "leave the variant out of compress.prefer",
+    "label_agreement": "more compress.calibration_texts, compress.keep_fp32=auto, or a lower "
+    "compress.min_label_agreement",
+    "certain_macro_f1_drop": "compress.keep_fp32=auto, another variant in compress.prefer, or a "
+    "higher compress.max_metric_drop (of a language: max_slice_metric_drop)",
+    "certain_ece_rise": "another variant in compress.prefer, or a higher compress.max_ece_increase",
+    "file_mb": "a smaller train.backbone, an INT8 variant in compress.prefer, or a higher "
+    "compress.max_file_mb",
+    "speedup": "another variant in compress.prefer, or a lower compress.min_speedup",
+}
+
+
+@dataclass
+class Watch:
+    """Windows of `odd` texts, of which gates ask finite logits only, and what is remembered.
+
+    `said` is what the file at each path says of the validation records.
+    """
+
+    odd: Sequence[Window] = ()
+    said: dict[Path, Outputs] = field(default_factory=dict)
 
 
 class TorchEncoder:
@@ -52,31 +88,6 @@ class TorchEncoder:
         return np.asarray(self._model(**tensors).numpy())
 
 
-def parity_batches(
-    windows: Sequence[Window], *, pad_id: int
-) -> list[dict[str, npt.NDArray[np.int64]]]:
-    """Batches of 1, 2 and 3 rows over many lengths and pad patterns, an all-padding row included.
-
-    No row is longer than the longest window: the encoder may have no more positions than that.
-    """
-    longest = max(window.n_tokens for window in windows)
-    ids = [token for window in windows for token in window.input_ids]
-    types = [token for window in windows for token in window.type_ids]
-    cut = [
-        Window(tuple(ids[:length]), tuple(types[:length]), 0, 0)
-        for length in sorted({*_PARITY_LENGTHS, longest})
-        if length <= longest
-    ]
-    batches = [window_inputs([window], pad_id=pad_id) for window in cut]
-    batches += [
-        window_inputs([a, b], pad_id=pad_id) for a, b in zip(cut, reversed(cut), strict=True)
-    ]
-    batches += [window_inputs([cut[0], window, cut[-1]], pad_id=pad_id) for window in cut]
-    empty = window_inputs([cut[-1], cut[0]], pad_id=pad_id)
-    empty["attention_mask"][1] = 0
-    return [*batches, empty]
-
-
 def parity_gate(
     reference: TorchEncoder,
     candidate: OnnxEncoder,
@@ -87,7 +98,7 @@ def parity_gate(
     """Largest logit difference between PyTorch and the exported FP32 graph."""
     differences = [np.abs(reference.run(batch) - candidate.run(batch)).max() for batch in batches]
     # NumPy's max, unlike Python's, answers NaN when any of them is NaN.
-    return _at_most("fp32", PARITY, float(np.max(differences)), config.max_logit_difference_fp32)
+    return at_most("fp32", PARITY, float(np.max(differences)), config.max_logit_difference_fp32)
 
 
 def variant_gates(
@@ -99,86 +110,95 @@ def variant_gates(
     reference: Outputs,
     heads: tuple[HeadSlice, ...],
     config: CompressConfig,
+    watch: Watch | None = None,
 ) -> list[GateResult]:
     """All gates of one variant against the reference's outputs on the same `texts`.
 
     The first `n_valid` texts are validation records: on them alone quality is compared.
     """
+    watch = watch or Watch()
     encoder = OnnxEncoder(path)
     outputs = run_encoder(encoder, texts, pooling=reference.pooling)
-    finite = float(np.mean([np.isfinite(logits).all() for logits in outputs.logits]))
+    finite = finite_share([*outputs.logits, *(encoder.logits([window]) for window in watch.odd)])
+    watch.said[path] = valid = outputs.first(n_valid)
     gates = [
-        _at_least(variant, "finite_outputs", finite, 1.0),
-        _at_most(variant, "neighbour_effect", neighbour_effect(encoder, texts), 0.0),
+        at_least(variant, "finite_outputs", finite, 1.0),
+        at_most(variant, "neighbour_effect", neighbour_effect(encoder, texts), 0.0),
     ]
     for head in heads:
-        agreement = _agreement(reference, outputs, head)
-        drop = _drop(reference.first(n_valid), outputs.first(n_valid), texts[:n_valid], head)
-        gates += [
-            _at_least(
-                variant, f"label_agreement.{head.name}", agreement, config.min_label_agreement
-            ),
-            _at_most(variant, f"certain_macro_f1_drop.{head.name}", drop, config.max_metric_drop),
-        ]
+        alike = agreement(reference, outputs, head)
+        gates.append(
+            at_least(variant, f"label_agreement.{head.name}", alike, config.min_label_agreement)
+        )
+        gates += _quality_gates(
+            variant, reference.first(n_valid), valid, texts[:n_valid], head, config=config
+        )
     return gates
 
 
-def neighbour_effect(encoder: OnnxEncoder, examples: Sequence[Example]) -> float:
-    """Largest change of a window's logits when its neighbours in the call and the order change."""
-    windows = [example.windows[0] for example in examples[:_INVARIANCE_WINDOWS]]
-    together = encoder.logits(windows)
-    backwards = encoder.logits(windows[::-1])[::-1]
-    alone = np.concatenate([encoder.logits([window]) for window in windows])
-    return float(np.max([np.abs(together - backwards).max(), np.abs(together - alone).max()]))
+def _quality_gates(
+    variant: Variant,
+    reference: Outputs,
+    candidate: Outputs,
+    examples: Sequence[Example],
+    head: HeadSlice,
+    *,
+    config: CompressConfig,
+) -> list[GateResult]:
+    """What is lost of a head's macro-F1, by language too, and of its calibration."""
+    target = label_matrix(examples, head.name, head.config)
+    drop = macro_f1_drop(reference, candidate, target, head)
+    slices = drop_by_language(reference, candidate, examples, head, least_rows=MIN_SLICE_ROWS)
+    rise = ece_rise(reference, candidate, target, head)
+    name = f"certain_macro_f1_drop.{head.name}"
+    return [
+        at_most(variant, name, drop, config.max_metric_drop),
+        *(
+            at_most(variant, f"{name}.{lang}", value, config.max_slice_metric_drop)
+            for lang, value in slices.items()
+        ),
+        at_most(variant, f"certain_ece_rise.{head.name}", rise, config.max_ece_increase),
+    ]
 
 
 def choose_variant(prefer: Sequence[Variant], gates: Sequence[GateResult]) -> Variant:
     """The first preferred variant all of whose gates passed.
 
     Raises:
-        ArtifactError: none did; the message has each failed gate with its number.
+        ArtifactError: none did; the message has each failed gate with its number, by how much it
+            failed, and what to try.
     """
     for variant in prefer:
-        # Every variant is made from the FP32 graph: if that is wrong, so are they.
-        own = [gate for gate in gates if gate.variant == variant or gate.gate == PARITY]
+        own = _gates_of(variant, gates)
         if own and all(gate.passed for gate in own):
             return variant
-    failed = "; ".join(str(gate) for gate in gates if not gate.passed)
-    raise ArtifactError(f"no variant of {', '.join(prefer)} passes its gates: {failed}")
+    failed = [gate for gate in gates if not gate.passed]
+    kinds = dict.fromkeys(gate.gate.partition(".")[0] for gate in failed)
+    advice = [f"{kind}: {_ADVICE[kind]}" for kind in kinds if kind in _ADVICE]
+    raise ArtifactError(
+        f"no variant of {', '.join(prefer)} passes its gates: {_told(failed)}"
+        + (f"; to try: {'; '.join(advice)}" if advice else "")
+    )
 
 
-def _agreement(reference: Outputs, candidate: Outputs, head: HeadSlice) -> float:
-    mine = predicted_labels(candidate.scores(head), head)
-    theirs = predicted_labels(reference.scores(head), head)
-    return float((mine == theirs).mean())
+def reason_for(variant: Variant, prefer: Sequence[Variant], gates: Sequence[GateResult]) -> str:
+    """Why `choose_variant` chose that one, in a sentence for people."""
+    before = prefer[: list(prefer).index(variant)]
+    if not before:
+        return f"{variant} is the first choice of compress.prefer and passes all of its gates"
+    failed = {name: [gate for gate in _gates_of(name, gates) if not gate.passed] for name in before}
+    told = "; ".join(
+        _told(found) if found else f"{name} was not made" for name, found in failed.items()
+    )
+    return (
+        f"{variant} is the first of compress.prefer that passes all of its gates; before it {told}"
+    )
 
 
-def _drop(
-    reference: Outputs, candidate: Outputs, examples: Sequence[Example], head: HeadSlice
-) -> float:
-    target = label_matrix(list(examples), head.name, head.config)
-    known = known_rows(target)
-    answers = [
-        target[known].astype(np.int64),
-        predicted_labels(reference.scores(head), head)[known].astype(np.int64),
-        predicted_labels(candidate.scores(head), head)[known].astype(np.int64),
-    ]
-    is_aspect = head.config.kind == "aspect"
-    if is_aspect:
-        answers = [flags_of(each, head).astype(np.int64) for each in answers]
-    return certain_drop(*answers, only_present=is_aspect)
+def _gates_of(variant: Variant, gates: Sequence[GateResult]) -> list[GateResult]:
+    """Every variant is made from the FP32 graph: if that is wrong, so are they."""
+    return [gate for gate in gates if gate.variant == variant or gate.gate == PARITY]
 
 
-def _at_most(variant: Variant, gate: str, value: float, threshold: float) -> GateResult:
-    # NaN compares false with everything, so a NaN never passes.
-    return GateResult(
-        variant=variant, gate=gate, value=value, rule="<=", threshold=threshold,
-        passed=bool(value <= threshold),
-    )  # fmt: skip
-
-
-def _at_least(variant: Variant, gate: str, value: float, threshold: float) -> GateResult:
-    return GateResult(
-        variant=variant, gate=gate, value=value, rule=">=", threshold=threshold,
-        passed=bool(value >= threshold),
-    )  # fmt: skip
+def _told(failed: Sequence[GateResult]) -> str:
+    return "; ".join(f"{gate} (by {abs(gate.value - gate.threshold):.3g})" for gate in failed)

@@ -39,6 +39,7 @@ class HeadLosses:
 
     `train_targets` has the targets of all training records by head, as `label_matrix` gives them:
     `class_weights: balanced` is taken from these once, so that every batch and worker has the same.
+    `weight` is that of all labels beside what else is learnt from.
     """
 
     def __init__(
@@ -46,8 +47,11 @@ class HeadLosses:
         heads: tuple[HeadSlice, ...],
         config: TrainConfig,
         train_targets: Mapping[str, npt.NDArray[Any]],
+        *,
+        weight: float = 1.0,
     ) -> None:
         self._heads = heads
+        self._weight = weight
         weights = {}
         if config.class_weights == "balanced":
             weights = {
@@ -64,7 +68,7 @@ class HeadLosses:
         counts: Mapping[str, int] | None = None,
     ) -> Tensor:
         """Weighted sum of the heads' losses; see `plain_loss` for targets and counts."""
-        return _total(logits, targets, self._heads, self._shape, counts)
+        return self._weight * _total(logits, targets, self._heads, self._shape, counts)
 
 
 def plain_loss(

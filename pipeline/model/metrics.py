@@ -27,7 +27,7 @@ Targets = Mapping[str, npt.NDArray[Any]]
 
 _BINS = 15  # as in Guo et al. 2017, "On Calibration of Modern Neural Networks"
 _RESAMPLES = 500
-_MIN_SLICE_ROWS = 30  # of fewer the interval of an accuracy is some 30 points wide
+MIN_SLICE_ROWS = 30  # of fewer the interval of an accuracy is some 30 points wide
 _TEMPERATURES = (0.25, 8.0)
 
 
@@ -148,7 +148,7 @@ def _by_lang(
     slices = {}
     for place in np.argsort(-counts, kind="stable"):
         rows = langs == names[place]
-        tells = counts[place] >= _MIN_SLICE_ROWS
+        tells = counts[place] >= MIN_SLICE_ROWS
         quality = _quality(truth[rows], predicted[rows], head, seed=seed) if tells else {}
         slices[str(names[place])] = LanguageMetrics(rows=int(counts[place]), **quality)
     return slices
@@ -182,7 +182,7 @@ def certain_drop(
 
 def calibration_error(confidence: Floats, correct: npt.NDArray[np.bool_]) -> float:
     """Expected calibration error over 15 equal-width bins."""
-    bins = np.clip((confidence * _BINS).astype(int), 0, _BINS - 1)
+    bins = _bins_of(confidence)
     error = 0.0
     for index in range(_BINS):
         inside = bins == index
@@ -190,6 +190,35 @@ def calibration_error(confidence: Floats, correct: npt.NDArray[np.bool_]) -> flo
             gap = abs(float(confidence[inside].mean()) - float(correct[inside].mean()))
             error += float(inside.mean()) * gap
     return error
+
+
+def certain_ece_rise(
+    reference: tuple[Floats, npt.NDArray[np.bool_]],
+    candidate: tuple[Floats, npt.NDArray[np.bool_]],
+    *,
+    seed: int = 0,
+) -> float:
+    """The rise of the calibration error that is 95 % sure, by paired bootstrap over records.
+
+    Each side has confidences `(N, K)` of a record's K answers, and whether they are right.
+    """
+    chooser = np.random.default_rng(seed)
+    sides = [(_bins_of(sure), sure - right) for sure, right in (reference, candidate)]
+    rises = []
+    for _ in range(_RESAMPLES):
+        rows = chooser.integers(0, len(sides[0][0]), len(sides[0][0]))
+        before, after = (
+            # A bin's share times its gap is the sum of its answers' gaps, by the number of answers.
+            np.abs(np.bincount(bins[rows].ravel(), gaps[rows].ravel(), minlength=_BINS)).sum()
+            / gaps.size
+            for bins, gaps in sides
+        )
+        rises.append(after - before)
+    return float(np.quantile(rises, 0.05))
+
+
+def _bins_of(confidence: Floats) -> npt.NDArray[np.intp]:
+    return np.clip((confidence * _BINS).astype(np.intp), 0, _BINS - 1)
 
 
 def fit_temperature(logits: Floats, target: npt.NDArray[Any], head: HeadSlice) -> float:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    from pipeline.model.cloze import ClozeHeads
     from schemas.task import WindowPooling
 
 Pooling = Literal["mean", "cls", "max"]
@@ -19,7 +20,8 @@ class Classifier(nn.Module):
     """Logits `(B, L)` of all heads for windows `(B, T)`.
 
     With `window_pooling` `attention` `(B, L + 1)`: the last one says how much a window counts among
-    those of its record.
+    those of its record. `cloze` answers the columns of cloze heads; their rows of the linear layer
+    stand idle.
     """
 
     def __init__(
@@ -30,9 +32,11 @@ class Classifier(nn.Module):
         pooling: Pooling,
         dropout: float,
         window_pooling: WindowPooling = "mean",
+        cloze: ClozeHeads | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
+        self.cloze = cloze
         self.pooling = pooling
         self.n_logits = n_logits
         self.dropout = nn.Dropout(dropout)
@@ -40,6 +44,8 @@ class Classifier(nn.Module):
         self.heads = nn.Linear(int(encoder.config.hidden_size), n_outputs)  # type: ignore[union-attr, arg-type]
         nn.init.normal_(self.heads.weight, std=0.02)
         nn.init.zeros_(self.heads.bias)
+        if cloze is not None and cloze.n_logits == n_outputs:
+            self.heads.requires_grad_(False)  # nobody reads it, and ranks would wait for gradients
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -52,6 +58,8 @@ class Classifier(nn.Module):
             inputs["global_attention_mask"] = _first_token(attention_mask)
         hidden = self.encoder(**inputs).last_hidden_state  # (B, T, H)
         logits: Tensor = self.heads(self.dropout(pool_tokens(hidden, attention_mask, self.pooling)))
+        if self.cloze is not None:
+            logits = self.cloze(logits, hidden, input_ids=input_ids, attention_mask=attention_mask)
         return logits
 
 

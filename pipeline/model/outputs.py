@@ -47,6 +47,11 @@ class Outputs:
         """The outputs of the first `n` records."""
         return replace(self, logits=self.logits[:n], n_tokens=self.n_tokens[:n])
 
+    def rows(self, places: npt.NDArray[np.intp]) -> Outputs:
+        """The outputs of some records, in that order."""
+        logits = tuple(self.logits[place] for place in places)
+        return replace(self, logits=logits, n_tokens=tuple(self.n_tokens[p] for p in places))
+
     def pooled_logits(self) -> npt.NDArray[np.float64]:
         """The records' logits `(N, L)`, on which temperatures are fitted."""
         return np.stack(

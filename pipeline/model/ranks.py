@@ -6,6 +6,7 @@ import copy
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
@@ -19,10 +20,11 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+from pipeline.model.layers import encoder_layers
 
-    import torch
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
 
     from schemas.task import TrainConfig
 
@@ -100,7 +102,8 @@ class Shards:
         device = next(model.parameters()).device.type
         mesh = init_device_mesh(device, (self.world,))
         # Layer by layer, so that only one layer's weights are whole at a time.
-        for layer in _layers(self.trained):
+        # Layers that share their weights, as ALBERT's, are none: the model is sharded as one.
+        for layer in encoder_layers(self.trained.encoder):  # type: ignore[arg-type]
             fully_shard(layer, mesh=mesh)
         self._sharded = fully_shard(self.trained, mesh=mesh)
         self.module = self.trained
@@ -148,15 +151,21 @@ def sum_over_ranks(value: Tensor) -> float:
     return float(total)
 
 
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Gives weights that no `Ranks` holds the mean of all ranks' gradients; all call it together.
+
+    A rank that has no gradient counts as zero.
+    """
+    _, world = rank_and_world()
+    if world == 1:
+        return
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= world
+
+
 def whole_number(value: Tensor) -> float:
     """A tensor of one number as it is over all shares; all ranks call it together."""
     return float(value.full_tensor() if isinstance(value, DTensor) else value)
-
-
-def _layers(model: nn.Module) -> list[nn.Module]:
-    """The encoder's layers: its first list of modules that is as long as its config says."""
-    depth = int(model.encoder.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
-    for module in model.modules():
-        if isinstance(module, nn.ModuleList) and len(module) == depth:
-            return list(module)
-    return []  # layers that share their weights, as ALBERT's: the model is sharded as one

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from torch import nn
 
     from schemas.task import TrainConfig
+    from schemas.train import Precision
 
 
 # By training records: epochs of a wide encoder, and the batch. Many small batches do little data
@@ -33,15 +34,28 @@ class Recipe:
     why: str
     batch_size: int = 32
     head_learning_rate: float = 1e-3
+    precision: Precision = "fp32"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.epochs} epochs in batches of {self.batch_size}, learning rate "
+            f"{self.learning_rate:g}, heads {self.head_learning_rate:g}, {self.precision} "
+            f"({self.why})"
+        )
 
 
-def choose_recipe(config: TrainConfig, *, n_train: int, hidden_size: int) -> Recipe:
+def choose_recipe(
+    config: TrainConfig, *, n_train: int, hidden_size: int, computes_in_bf16: bool = False
+) -> Recipe:
     """Epochs and batch by data-set size, rates by width, unless the task file says them.
+
+    `computes_in_bf16` is about the processor that trains.
 
     A wide encoder gets a rate of BERT's range, 2e-5 to 5e-5 (Devlin et al. 2019, A.3). A 384-wide
     one wants an order more, and more epochs: with 3e-5 it is still far from fitted after six on
     banking77, with 2e-4 it gets 93 % right. Low-rank updates want about ten times the rate of the
-    weights themselves (4e-4 in Hu et al. 2021, D.1).
+    weights themselves (4e-4 in Hu et al. 2021, D.1), and so do adapters (3e-5 to 3e-3 are
+    searched in Houlsby et al. 2019, 3.2).
     """
     epochs, batch = _SMALL if n_train < 10_000 else _MIDDLE if n_train < 100_000 else _LARGE
     why = f"{n_train} training records, encoder {hidden_size} wide"
@@ -50,22 +64,31 @@ def choose_recipe(config: TrainConfig, *, n_train: int, hidden_size: int) -> Rec
         rate, lora_rate, head_rate = 2e-4, 1e-3, 1e-3
     else:
         rate, lora_rate, head_rate = 3e-5, 4e-4, 5e-4
-    if config.lora is not None:
-        rate, why = lora_rate, f"{why}, low-rank updates"
+    if config.lora is not None or config.adapter is not None:
+        how = "low-rank updates" if config.adapter is None else "adapters"
+        rate, why = lora_rate, f"{why}, {how}"
+    precision = config.precision
+    if precision is None:
+        precision = "bf16" if computes_in_bf16 else "fp32"
     return Recipe(
         epochs=config.epochs or epochs,
         learning_rate=config.learning_rate or rate,
         why=why,
         batch_size=config.batch_size or batch,
         head_learning_rate=config.head_learning_rate or head_rate,
+        precision=precision,
     )
 
 
-def parameter_groups(model: nn.Module, config: TrainConfig, recipe: Recipe) -> list[dict[str, Any]]:
+def parameter_groups(
+    model: nn.Module, config: TrainConfig, recipe: Recipe, *, beside: Sequence[nn.Parameter] = ()
+) -> list[dict[str, Any]]:
     """AdamW groups: lower rates for lower layers, no decay on norms and biases, heads on their own.
 
     Layer-wise decay follows Howard & Ruder 2018 (discriminative fine-tuning): a layer's rate is
-    the next higher layer's times `layer_decay`; embeddings count as the lowest layer.
+    the next higher layer's times `layer_decay`; embeddings count as the lowest layer, and what
+    cloze heads took from pretraining as the highest. What is trained `beside` the model learns as
+    fast as heads do.
     """
     depth = int(model.encoder.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
@@ -78,6 +101,9 @@ def parameter_groups(model: nn.Module, config: TrainConfig, recipe: Recipe) -> l
         else:
             rate = recipe.learning_rate * config.layer_decay ** (depth - layer_of(name, depth))
         groups.setdefault((rate, decay), []).append(parameter)
+    for parameter in beside:
+        decay = 0.0 if parameter.ndim < 2 else config.weight_decay
+        groups.setdefault((recipe.head_learning_rate, decay), []).append(parameter)
     return [
         {"params": parameters, "lr": rate, "weight_decay": decay}
         for (rate, decay), parameters in groups.items()
@@ -116,5 +142,5 @@ def freeze_lowest(model: nn.Module, layers: int | None) -> None:
         return
     depth = int(model.encoder.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
     for name, parameter in model.named_parameters():
-        if not name.startswith("heads.") and layer_of(name, depth) <= layers:
+        if not name.startswith(("heads.", "cloze.")) and layer_of(name, depth) <= layers:
             parameter.requires_grad = False

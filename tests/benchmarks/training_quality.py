@@ -1,6 +1,6 @@
 """What the default recipe reaches on public sets, beside TF-IDF with a linear model and the majority.
 
-    python tests/benchmarks/training_quality.py [--set NAME]... [--seed N]... [--data FOLDER]
+    python tests/benchmarks/training_quality.py [--set NAME]... [--seed N]... [--setting KEY=VALUE]... [--data FOLDER]
 
 Each set is a task of its own, trained by `nightmill train` in a home of its own from the set's
 train and valid files, of which a tenth validates; the test file is read once, at the end, by the
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,16 +77,40 @@ TRIALS = (
               default=REPOSITORY.parent / "shared" / "data")  # fmt: skip
 @click.option("--set", "sets", multiple=True, help="Sets to run.  [default: all]")
 @click.option("--seed", "seeds", multiple=True, type=int, default=(13,), show_default=True)
+@click.option("--setting", "settings", multiple=True, help="Settings of all sets that are run.")
 @click.option("--write/--no-write", default=True, help="Write docs/BENCHMARKS.md.")
-def main(data: Path, sets: tuple[str, ...], seeds: tuple[int, ...], write: bool) -> None:
+def main(
+    data: Path,
+    sets: tuple[str, ...],
+    seeds: tuple[int, ...],
+    settings: tuple[str, ...],
+    write: bool,
+) -> None:
     """Measure and write, trial after trial: a later one that fails takes none away."""
-    for trial in (trial for trial in TRIALS if not sets or trial.name in sets):
+    for trial in chosen(sets, settings):
         for seed in seeds:
             with tempfile.TemporaryDirectory() as scratch:
                 line = run(trial, data / trial.name, Home(Path(scratch).resolve()), seed)
             click.echo(f"{HEADER}\n{line}")
             if write:
                 write_section(SECTION, page(line))
+
+
+def chosen(sets: tuple[str, ...], settings: tuple[str, ...]) -> list[Trial]:
+    """The trials of these sets, all where none is named, with settings that come on top.
+
+    One that is fixed by another pooling of windows (`train.window_pooling=first`) is left out.
+    """
+    asked = dict(setting.split("=", 1) for setting in settings)
+    found = []
+    for trial in TRIALS:
+        own = dict(setting.split("=", 1) for setting in trial.settings)
+        pooling = asked.get("train.window_pooling")
+        other = pooling and own.get("train.window_pooling", pooling) != pooling
+        if (not sets or trial.name in sets) and not other:
+            both = own | asked
+            found.append(replace(trial, settings=tuple(f"{k}={v}" for k, v in both.items())))
+    return found
 
 
 def run(trial: Trial, folder: Path, home: Home, seed: int) -> str:

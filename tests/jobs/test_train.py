@@ -19,6 +19,7 @@ from pipeline.engines.registry import Registry
 from pipeline.model.findings import Diagnosis
 from pipeline.model.fit import Progress
 from pipeline.model.label_errors import load_suspects
+from schemas.errors import DivergenceError
 from schemas.load import load_task
 from schemas.training import TrainingRun
 
@@ -109,6 +110,29 @@ def test_first_version_is_champion_the_next_is_challenger_the_same_is_not_traine
     wrong = nightmill("finetune", "tiny", "--run", told["run"], "train.epochs=3", home=train_home)
     assert wrong.exit_code == 4
     assert "exists with other data or settings; choose another --run" in wrong.stderr
+
+
+def test_a_run_that_diverges_is_marked_and_says_why(
+    train_home: Home, nightmill: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_labelled(train_home)
+    told = "the training loss became nan at learning rate 5"
+
+    def diverge(*_: Any, **__: Any) -> None:
+        raise DivergenceError(told)
+
+    monkeypatch.setattr(training, "run_training", diverge)
+    result = nightmill("finetune", "tiny", "--run", "wild", home=train_home)
+    assert result.exit_code == 3, result.stderr
+    client = MlflowClient(train_home.tracking_uri)
+    experiment = client.get_experiment_by_name("nightmill-tiny")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.data.tags["diagnosis"] == "loss_not_finite"
+    assert run.info.status == "FAILED"
+    found = Diagnosis.read(TrainingRun(train_home, "tiny", "wild").folder / "diagnosis.json")
+    assert found.findings[0].evidence == told
+    assert "a tenth of train.learning_rate" in found.findings[0].advice
 
 
 def check_what_was_logged(home: Home, run: str) -> None:

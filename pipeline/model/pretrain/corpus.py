@@ -114,7 +114,8 @@ def _of_texts(task: TaskConfig) -> TaskConfig:
     """
     data = task.data.model_copy(update={"id_column": None})
     contract = task.contract.model_copy(update={"columns": {}})
-    return task.model_copy(update={"data": data, "contract": contract})
+    heads = {name: head.model_copy(update={"cloze": None}) for name, head in task.heads.items()}
+    return task.model_copy(update={"data": data, "contract": contract, "heads": heads})
 
 
 def _bound(corpus: Corpus, limit: int) -> None:

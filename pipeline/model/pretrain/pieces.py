@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tokenizers.models import WordPiece
 
-from pipeline.engines.tokenizer import BackboneTokenizer
+from pipeline.engines.tokenizer import MASKS, BackboneTokenizer
 from pipeline.window import Tokens
 from schemas.errors import ConfigError
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from pipeline.model.pretrain.corpus import Text
 
-_MASKS = ("[MASK]", "<mask>")
 _TEXTS_AT_ONCE = 1000
 
 
@@ -66,11 +65,10 @@ class PieceTokenizer(BackboneTokenizer):
         Raises:
             ConfigError: the vocabulary has none.
         """
-        for name in _MASKS:
-            if (token_id := self._tokenizer.token_to_id(name)) is not None:
-                return int(token_id)
+        if (token_id := super().mask_id) is not None:
+            return token_id
         raise ConfigError(
-            f"the backbone's vocabulary has none of {', '.join(_MASKS)}, so nothing can be hidden; "
+            f"the backbone's vocabulary has none of {', '.join(MASKS)}, so nothing can be hidden; "
             f"choose another train.backbone or pretrain.objective=simcse"
         )
 

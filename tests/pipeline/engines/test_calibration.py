@@ -184,20 +184,6 @@ def test_failure_25_equal_length_is_refused_for_dynamic_int8(
         scoring_flow(bundle, task)
 
 
-def test_failure_24_gates_of_another_kind_of_host_are_told(
-    bundle: Path, tiny_task: TaskConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    spec = with_variant(bundle, "int8_static")
-    task = with_batching(tiny_task, "one")
-    calibrate_host(bundle, task, plans=tmp_path)
-    assert not caplog.records
-    features = (*spec.host.cpu_features, "amx_of_tomorrow")
-    host = spec.host.model_copy(update={"cpu_features": features})
-    spec.model_copy(update={"host": host}).write(bundle / BUNDLE_FILE)
-    calibrate_host(bundle, task, plans=tmp_path)
-    assert "measured on a host with amx_of_tomorrow, which this one lacks" in caplog.text
-
-
 def test_failure_25_a_flow_scores_the_same_bytes_with_and_without_the_calibration(
     bundle: Path, tiny_task: TaskConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

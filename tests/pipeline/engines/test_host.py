@@ -9,7 +9,13 @@ import onnxruntime as ort
 import pytest
 
 from pipeline.engines import host
-from pipeline.engines.host import describe_host, host_kind, lost_features, usable_cpus
+from pipeline.engines.host import (
+    computes_in_bf16,
+    describe_host,
+    host_kind,
+    this_host,
+    usable_cpus,
+)
 from schemas.bundle import Host
 from schemas.errors import ConfigError
 
@@ -130,12 +136,21 @@ def test_failure_24_instruction_sets_are_read_from_the_flags(
     assert found == Host(cpu_features=features, onnxruntime=ort.__version__)
 
 
-def test_failure_24_a_host_that_lacks_what_the_gates_ran_on_is_told(cpuinfo: Path) -> None:
-    measured = Host(cpu_features=("avx2", "avx512f", "avx512_vnni"), onnxruntime="1")
+def test_this_host_is_known_by_its_features_and_by_its_kind(cpuinfo: Path) -> None:
     cpuinfo.write_text(HASWELL)
-    assert lost_features(measured) == ("avx512f", "avx512_vnni")
+    found = this_host()
+    assert (found.host.cpu_features, found.kind) == (("avx2",), host_kind())
     cpuinfo.write_text(ZEN4)
-    assert lost_features(measured) == ()
+    assert this_host().kind != found.kind
+
+
+@pytest.mark.parametrize(
+    ("flags", "has_it"),
+    [("avx2 avx512_bf16", True), ("amx_bf16", True), ("avx2 avx512f avx512_vnni", False)],
+)
+def test_bf16_is_read_from_the_flags(cpuinfo: Path, flags: str, has_it: bool) -> None:
+    cpuinfo.write_text(f"model name\t: A CPU\nflags\t\t: {flags}\n")
+    assert computes_in_bf16() is has_it
 
 
 def test_a_kind_of_host_is_its_processor_not_its_number_of_cores(cpuinfo: Path) -> None:

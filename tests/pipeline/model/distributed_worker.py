@@ -18,6 +18,7 @@ from torch.distributed.tensor import DTensor
 
 from pipeline.heads import head_slices
 from pipeline.model.checkpoint import new_classifier
+from pipeline.model.domain_adversarial import domain_losses
 from pipeline.model.fit import fit
 from pipeline.model.labelled import load_examples
 from pipeline.model.ranks import ranks_for
@@ -80,6 +81,10 @@ def train(
         model, **parts, heads=heads, config=task.train, resume=resume,
         recipe=choose_recipe(task.train, n_train=len(parts["train"]), hidden_size=32),
         on_epoch=lambda _, state, __: states.append(copy.deepcopy(state)),
+        extra_losses=domain_losses(
+            [window for example in parts["valid"] for window in example.windows], task.train,
+            hidden_size=32, precision="fp32", pad_id=0,
+        ),
     )  # fmt: skip
     return model, progress, states
 

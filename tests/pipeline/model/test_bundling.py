@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pipeline.model.network import Classifier
     from schemas.task import TaskConfig
 
-FILES = ["bundle.json", "card.md", "model.onnx", "tokenizer.json"]
+FILES = ["bundle.json", "card.md", "model.onnx", "tokenizer.json", "verification.parquet"]
 
 
 def source(task: TaskConfig) -> Source:
@@ -104,7 +104,8 @@ def test_the_bundle_is_whole(bundled: Bundled, folder: Path, task: TaskConfig) -
     assert sorted(path.name for path in folder.iterdir()) == FILES
     spec = load_spec(folder)
     assert spec == bundled.spec
-    assert spec.files == {name: digest_of_file(folder / name) for name in FILES[2:]}
+    assert spec.files == {name: digest_of_file(folder / name) for name in FILES[2:4]}
+    assert spec.verification == digest_of_file(folder / "verification.parquet")
     assert spec.label_digests == {name: held.digest for name, held in task.label_sets.items()}
     assert (spec.training_run, spec.data_digest) == ("run-1", "d" * 64)
     assert spec.cleaner_version == source(task).cleaner_version
@@ -181,7 +182,7 @@ def test_the_card_has_the_numbers(bundled: Bundled, folder: Path) -> None:
     assert "TF-IDF is a linear model" not in bare
     assert "- **topics** (multi): `price`, `quality`; under confidence 0.5" in card
     assert "Variant `int8_static`" in card
-    assert card.count("| int8_static | ") == 6
+    assert card.count("| int8_static | ") == 8
     assert "Texts longer than 32 tokens" in card
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.model.labelled import save_examples
 from schemas.task import LoraConfig
+from schemas.train import AdapterConfig, DomainAdversarialConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,6 +79,11 @@ def uneven(make_example: Callable[..., Example]) -> list[Example]:
         {"accumulate_steps": 3, "adversarial_epsilon": 0.5, "window_pooling": "attention"},
         {"strategy": "fsdp", "accumulate_steps": 3, "adversarial_epsilon": 0.5},
         {"strategy": "fsdp", "lora": LoraConfig(rank=2)},
+        {
+            "domain_adversarial": DomainAdversarialConfig(width=8),
+            "accumulate_steps": 3,
+            "adapter": AdapterConfig(width=4),
+        },
     ],
     ids=lambda changes: "-".join(changes) or "plain",
 )

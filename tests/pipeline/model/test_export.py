@@ -21,7 +21,7 @@ from transformers import (
 
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.model.batches import takes_segments
-from pipeline.model.export import export_onnx
+from pipeline.model.export import check_shapes, export_onnx
 from pipeline.model.gate import TorchEncoder, parity_batches, parity_gate
 from pipeline.model.network import Classifier
 from pipeline.window import Window
@@ -135,3 +135,33 @@ def test_batch_and_length_stay_free_in_the_graph(tmp_path: Path) -> None:
     for node in graph.input:
         assert [axis.dim_param for axis in node.type.tensor_type.shape.dim] == ["batch", "length"]
     assert [node.name for node in graph.output] == ["logits"]
+
+
+class Frozen(OnnxEncoder):
+    """A graph in which an exporter has written down the length or the batch of its example."""
+
+    def __init__(self, path: Path, *, rows: int | None = None, length: int | None = None) -> None:
+        super().__init__(path)
+        self.frozen = (rows, length)
+
+    def run(self, inputs: dict[str, Any]) -> Any:
+        logits = super().run(inputs)
+        rows, length = self.frozen
+        if length is not None and inputs["input_ids"].shape[1] != length:
+            raise RuntimeError("Got invalid dimensions for input")
+        return logits if rows is None else np.resize(logits, (rows, logits.shape[1]))
+
+
+def test_failure_31_a_frozen_batch_or_length_is_refused(tmp_path: Path) -> None:
+    export_onnx(classifier("bert"), tmp_path / "model.onnx")
+    check_shapes(OnnxEncoder(tmp_path / "model.onnx"))
+    with pytest.raises(ArtifactError, match=r"fails on batch 1, length 1: Got invalid dim"):
+        check_shapes(Frozen(tmp_path / "model.onnx", length=9))
+    with pytest.raises(
+        ArtifactError, match=r"answers \(2, 5\) on batch 1, length 1, expected 1 row"
+    ):
+        check_shapes(Frozen(tmp_path / "model.onnx", rows=2))
+    with pytest.raises(
+        ArtifactError, match=r"answers \(1, 5\) on batch 2, length 1, expected 2 row"
+    ):
+        check_shapes(Frozen(tmp_path / "model.onnx", rows=1))

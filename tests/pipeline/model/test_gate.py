@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -7,17 +9,20 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from pipeline.batch import window_inputs
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.heads import head_slices
 from pipeline.model.export import export_onnx
 from pipeline.model.gate import (
     TorchEncoder,
+    Watch,
     choose_variant,
-    neighbour_effect,
-    parity_batches,
     parity_gate,
+    reason_for,
     variant_gates,
 )
+from pipeline.model.gate_checks import drop_by_language, ece_rise, neighbour_effect
+from pipeline.model.gate_inputs import parity_batches
 from pipeline.model.outputs import Outputs, run_encoder
 from pipeline.window import Window
 from schemas.bundle import GateResult
@@ -67,7 +72,37 @@ def test_when_none_passes_each_failed_gate_is_told_with_its_number() -> None:
         choose_variant(("int8_static", "fp32"), gates)
     assert str(caught.value) == (
         "no variant of int8_static, fp32 passes its gates: "
-        "fp32 size: 2.5 <= 1 FAILED; int8_static size: nan <= 1 FAILED"
+        "fp32 size: 2.5 <= 1 FAILED (by 1.5); int8_static size: nan <= 1 FAILED (by nan)"
+    )
+
+
+def test_a_failed_gate_that_is_known_says_what_to_try() -> None:
+    gates = [
+        GateResult(
+            variant="fp32", gate=f"certain_macro_f1_drop.queue{lang}", value=0.05, rule="<=",
+            threshold=0.01, passed=False,
+        )
+        for lang in ("", ".de")
+    ]  # fmt: skip
+    with pytest.raises(ArtifactError) as caught:
+        choose_variant(("fp32",), gates)
+    assert "drop.queue.de: 0.05 <= 0.01 FAILED (by 0.04); to try: certain_" in str(caught.value)
+    assert str(caught.value).count("compress.keep_fp32=auto") == 1
+
+
+def test_the_reason_for_a_choice_names_what_failed_before_it() -> None:
+    gates = [
+        gate("fp32", 0.1, passed=True),
+        gate("int8_dynamic", 0.2, passed=True),
+        gate("int8_static", 3.0, passed=False),
+    ]
+    prefer: tuple[Variant, ...] = ("int8_static", "fp16", "int8_dynamic", "fp32")
+    assert reason_for("int8_dynamic", prefer, gates) == (
+        "int8_dynamic is the first of compress.prefer that passes all of its gates; before it "
+        "int8_static size: 3 <= 1 FAILED (by 2); fp16 was not made"
+    )
+    assert reason_for("fp32", ("fp32",), gates) == (
+        "fp32 is the first choice of compress.prefer and passes all of its gates"
     )
 
 
@@ -111,13 +146,15 @@ def test_an_honest_export_passes_every_gate(
         "neighbour_effect": 0.0,
         "label_agreement.queue": 1.0,
         "certain_macro_f1_drop.queue": 0.0,
+        "certain_ece_rise.queue": pytest.approx(0.0, abs=1e-3),
         "label_agreement.topics": 1.0,
         "certain_macro_f1_drop.topics": 0.0,
+        "certain_ece_rise.topics": pytest.approx(0.0, abs=1e-3),
     }
     assert all(result.passed for result in gates.values())
 
 
-def test_nan_weights_fail_the_finite_gate_and_parity(
+def test_failure_30_nan_weights_fail_the_finite_gate_and_parity(
     exported: Path,
     tiny_model: Classifier,
     toy_examples: list[Example],
@@ -128,6 +165,10 @@ def test_nan_weights_fail_the_finite_gate_and_parity(
     assert gates["finite_outputs"].value == 0.0
     assert not gates["finite_outputs"].passed
     assert not gates["neighbour_effect"].passed
+    assert not gates["certain_ece_rise.queue"].passed
+    for told in gates.values():  # a bundle of another variant holds these, too
+        copy = GateResult.model_validate_json(told.model_dump_json())
+        assert copy == told or (np.isnan(copy.value) and np.isnan(told.value))
     batches = parity_batches([toy_examples[0].windows[0]], pad_id=0)
     parity = parity_gate(
         TorchEncoder(tiny_model), OnnxEncoder(exported), batches, config=CompressConfig()
@@ -157,7 +198,7 @@ class OneBadBatch(TorchEncoder):
         return logits
 
 
-def test_nan_in_a_single_batch_does_not_pass_parity(
+def test_failure_28_nan_in_a_single_batch_does_not_pass_parity(
     exported: Path, tiny_model: Classifier, toy_examples: list[Example]
 ) -> None:
     batches = parity_batches([toy_examples[0].windows[0]], pad_id=0)
@@ -176,14 +217,14 @@ class Neighbourly(OnnxEncoder):
         return alone + np.roll(alone, 1, axis=0) * 0.01
 
 
-def test_neighbour_effect_is_zero_alone_and_seen_otherwise(
+def test_failure_47_neighbour_effect_is_zero_alone_and_seen_otherwise(
     exported: Path, toy_examples: list[Example]
 ) -> None:
     assert neighbour_effect(OnnxEncoder(exported), toy_examples) == 0.0
     assert neighbour_effect(Neighbourly(exported), toy_examples) > 0.001
 
 
-def test_parity_batches_have_many_shapes_and_an_empty_row() -> None:
+def test_failure_28_parity_batches_have_many_shapes_and_an_empty_row() -> None:
     windows = [Window((2, *range(10, 10 + length), 3), (0,) * (length + 2), 0, 1)
                for length in (3, 20, 50)]  # fmt: skip
     batches = parity_batches(windows, pad_id=1)
@@ -195,6 +236,112 @@ def test_parity_batches_have_many_shapes_and_an_empty_row() -> None:
     assert (batches[-1]["attention_mask"].sum(axis=1) == 0).any()
     for batch in batches[:-1]:
         assert (batch["input_ids"][batch["attention_mask"] == 0] == 1).all()
+
+
+def test_failure_28_parity_batches_reach_the_limit_and_hold_odd_windows() -> None:
+    odd = [Window((2, 7, 3), (0, 0, 0), 0, 0), Window((2, 8, 9, 10, 3), (0,) * 5, 0, 0)]
+    batches = parity_batches(odd[:1], pad_id=0, limit=50, odd=odd)
+    assert {batch["input_ids"].shape[1] for batch in batches} == {1, 2, 3, 5, 7, 16, 33, 50}
+    assert any(batch["input_ids"].tolist() == [[2, 8, 9, 10, 3]] for batch in batches)
+    assert any(batch["input_ids"].tolist() == [[2, 7, 3, 0, 0], [2, 8, 9, 10, 3]]
+               for batch in batches)  # fmt: skip
+
+
+def test_failure_29_padding_is_on_the_right_only() -> None:
+    windows = [Window((2, *range(10, 20), 3), (0,) * 12, 0, 1)]
+    for batch in parity_batches(windows, pad_id=1, limit=40):
+        steps = np.diff(batch["attention_mask"], axis=1)
+        assert (steps <= 0).all()  # from one to zero once, and never back
+    padded = window_inputs([windows[0], Window((2, 3), (0, 0), 0, 1)], pad_id=1, multiple=8)
+    assert padded["attention_mask"][1].tolist() == [1, 1, *[0] * 14]
+
+
+def test_failure_46_swapped_inputs_fail_parity(
+    exported: Path, tiny_model: Classifier, toy_examples: list[Example]
+) -> None:
+    model = onnx.load(str(exported))
+    names = {"attention_mask": "token_type_ids", "token_type_ids": "attention_mask"}
+    for node in model.graph.node:
+        swapped = [names.get(name, name) for name in node.input]
+        del node.input[:]
+        node.input.extend(swapped)
+    onnx.save(model, str(exported))
+    batches = parity_batches([toy_examples[0].windows[0]], pad_id=0)
+    result = parity_gate(
+        TorchEncoder(tiny_model), OnnxEncoder(exported), batches, config=CompressConfig()
+    )
+    assert result.value > 0.01
+    assert not result.passed
+
+
+def test_failure_33_the_exporter_is_our_own() -> None:
+    needed = " ".join(metadata.requires("nightmill") or ())
+    assert "transformers==5" in needed
+    assert "optimum" not in needed
+
+
+def test_odd_windows_must_be_finite_as_well(
+    exported: Path, tiny_model: Classifier, toy_examples: list[Example]
+) -> None:
+    class Odd(OnnxEncoder):
+        def logits(self, windows: Any) -> Any:
+            found = super().logits(windows)
+            return found * NAN if windows[0].n_tokens == 2 else found
+
+    watch = Watch([Window((2, 3), (0, 0), 0, 0)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.model.gate.OnnxEncoder", Odd)
+        found = variant_gates(
+            "fp32", exported, texts=toy_examples[:3], n_valid=3, heads=(),
+            reference=run_encoder(TorchEncoder(tiny_model), toy_examples[:3]),
+            config=CompressConfig(), watch=watch,
+        )  # fmt: skip
+    assert (found[0].gate, found[0].value, found[0].passed) == ("finite_outputs", 0.75, False)
+    assert list(watch.said) == [exported]
+
+
+def answers_of(rows: int, wrong: int) -> Outputs:
+    """Of `rows` records the first `wrong` are answered with label 1, the others with label 0."""
+    logits = np.zeros((rows, 1, 5))
+    logits[:, 0, 0] = 4.0
+    logits[:wrong, 0, 1] = 8.0
+    return Outputs(tuple(logits), tuple(np.array([4]) for _ in range(rows)))
+
+
+def test_a_language_that_loses_is_not_hidden_by_the_others(
+    make_example: Any, toy_heads: tuple[HeadSlice, ...]
+) -> None:
+    examples = [
+        replace(make_example(f"r{n}", queue=0), lang="de" if n < 40 else "en") for n in range(400)
+    ]
+    found = drop_by_language(
+        answers_of(400, 0), answers_of(400, 30), examples, toy_heads[0], least_rows=30
+    )
+    assert list(found) == ["de", "en"]
+    assert found["de"] > 0.5
+    assert found["en"] == 0.0
+    few = drop_by_language(
+        answers_of(400, 0), answers_of(400, 30), examples, toy_heads[0], least_rows=41
+    )
+    assert list(few) == ["en"]
+    one = [replace(example, lang="en") for example in examples]
+    assert drop_by_language(answers_of(400, 0), answers_of(400, 30), one, toy_heads[0],
+                            least_rows=30) == {}  # fmt: skip
+
+
+def test_calibration_that_gets_worse_is_seen_though_each_has_its_own_temperature(
+    toy_heads: tuple[HeadSlice, ...],
+) -> None:
+    target = np.zeros(400, np.int64)
+    logits = np.zeros((400, 1, 5))
+    logits[80:, 0, 0] = logits[:80, 0, 1] = 3.0  # one temperature makes all of them 80 % sure
+    honest = Outputs(tuple(logits), tuple(np.array([4]) for _ in range(400)))
+    surer = logits.copy()
+    surer[:80] *= 4.0  # those that are wrong are the surest, which no temperature mends
+    spoilt = Outputs(tuple(surer), honest.n_tokens)
+    assert ece_rise(honest, honest, target, toy_heads[0]) == 0.0
+    assert ece_rise(honest, spoilt, target, toy_heads[0]) > 0.03
+    assert ece_rise(spoilt, honest, target, toy_heads[0]) < 0.0
 
 
 def test_parity_batches_of_one_short_window() -> None:

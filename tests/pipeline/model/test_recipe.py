@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pipeline.model.network import Classifier
+    from schemas.train import Precision
 
 RECIPE = Recipe(1, 1e-4, "a test")
 
@@ -48,6 +49,19 @@ def test_low_rank_updates_want_a_higher_rate(hidden_size: int, rate: float) -> N
     recipe = choose_recipe(config, n_train=500, hidden_size=hidden_size)
     assert recipe.learning_rate == rate
     assert recipe.why.endswith("wide, low-rank updates")
+
+
+@pytest.mark.parametrize(
+    ("asked", "has_it", "precision"),
+    [(None, True, "bf16"), (None, False, "fp32"), ("fp32", True, "fp32"), ("bf16", False, "bf16")],
+)
+def test_precision_is_what_the_processor_does_unless_asked(
+    asked: Precision | None, has_it: bool, precision: str
+) -> None:
+    config = TrainConfig(precision=asked)
+    recipe = choose_recipe(config, n_train=9, hidden_size=384, computes_in_bf16=has_it)
+    assert recipe.precision == precision
+    assert precision in str(recipe)
 
 
 def test_the_task_file_has_the_last_word() -> None:

@@ -1,0 +1,106 @@
+"""Workers in which a pruned model recovers: each runs the plain loop with its rank."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jobs.logs import configure_logging
+from jobs.ray_training import (
+    errors_left_in,
+    is_first_rank,
+    last_state,
+    report_state,
+    run_workers,
+    tell,
+)
+from pipeline.engines.host import computes_in_bf16
+from pipeline.heads import head_slices
+from pipeline.model.checkpoint import load_checkpoint, save_checkpoint
+from pipeline.model.fit import Progress, fit
+from pipeline.model.labelled import load_examples
+from pipeline.model.prune.recovery import recovery_config, recovery_recipe
+from schemas.errors import ConfigError
+from schemas.manifest import write_atomically
+from schemas.prune import PruneConfig, PruningFolder
+from schemas.task import TaskConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from schemas.training import TrainingRun
+
+
+def run_recovery(
+    config: TaskConfig, place: TrainingRun, work: PruningFolder, *, pad_id: int, key: str
+) -> None:
+    """Trains the checkpoint `start/` in `work`; leaves `recovered/` and `progress.json` there.
+
+    Raises:
+        NightmillError, ShardError: see `run_workers`.
+    """
+    told = {
+        "task": config.model_dump(mode="json"),
+        "folder": str(work.folder),
+        "examples": str(place.examples),
+        "tokenizer": str(place.tokenizer),
+        "pad_id": pad_id,
+    }
+    run_workers(
+        _worker, told, config=config.train, folder=work.folder, key=key,
+        describe=_describe, what=f"recovery of the pruned run {place.name}",
+    )  # fmt: skip
+
+
+def _describe(epoch: Mapping[str, Any]) -> str:
+    if "recipe" in epoch:
+        return f"recipe: {epoch['recipe']}"
+    best = " (best so far)" if epoch["is_best"] else ""
+    return (
+        f"recovery, epoch {epoch['epoch']}: train loss {epoch['train_loss']:.4f}, "
+        f"valid macro-F1 {epoch['valid_macro_f1']:.4f}{best}"
+    )
+
+
+def _worker(told: dict[str, Any]) -> None:
+    configure_logging("prune")
+    work = PruningFolder(Path(told["folder"]))
+    with errors_left_in(work.folder):
+        _recover(TaskConfig.model_validate(told["task"]), work, told)
+
+
+def _recover(config: TaskConfig, work: PruningFolder, told: dict[str, Any]) -> None:
+    torch.set_num_threads(told["threads"])
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    config_of_fit, heads = recovery_config(config.train), head_slices(config.heads)
+    examples = load_examples(Path(told["examples"]))
+    train = [example for example in examples if example.split == "train"]
+    valid = [example for example in examples if example.split == "valid"]
+    model = load_checkpoint(work.start, config_of_fit, heads)
+    recipe = recovery_recipe(
+        config_of_fit, _settings(config), n_train=len(train),
+        hidden_size=model.heads.in_features, computes_in_bf16=computes_in_bf16(),
+    )  # fmt: skip
+    tell(work.folder, {"recipe": str(recipe)})
+    progress = fit(
+        model, train=train, valid=valid, heads=heads, config=config_of_fit, recipe=recipe,
+        pad_id=told["pad_id"], resume=last_state(), on_epoch=partial(_report, work.folder),
+    )  # fmt: skip
+    if is_first_rank():
+        save_checkpoint(model, work.recovered, tokenizer=Path(told["tokenizer"]))
+        write_atomically(work.progress, json.dumps(progress.__dict__).encode())
+
+
+def _settings(config: TaskConfig) -> PruneConfig:
+    if config.compress.prune is None:
+        raise ConfigError("compress.prune is not set; nothing is there to recover from")
+    return config.compress.prune
+
+
+def _report(folder: Path, progress: Progress, state: dict[str, Any], is_best: bool) -> None:
+    report_state(folder, progress.history[-1] | {"is_best": is_best}, state)

@@ -1,0 +1,293 @@
+"""Pruning by command line: what is kept, what is done once, and what a killed run goes on from."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import pytest
+import torch
+import yaml
+from mlflow import MlflowClient
+
+from jobs import prune as job
+from jobs import pruning
+from pipeline.engines.registry import Registry
+from pipeline.model.prune.pruner import Pruner
+from schemas.bundle import BUNDLE_FILE, BundleSpec
+from schemas.load import load_task
+from schemas.prune import Cut, Pruning, PruningFolder
+from schemas.training import Finetuned, TrainingRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from schemas.home import Home
+    from schemas.task import TaskConfig
+
+    Run = Callable[..., Result]
+
+KEYWORDS = {"billing": "invoice", "technical": "crash", "shipping": "parcel"}
+FILLER = ["the", "a", "my", "i", "it", "is", "was", "not", "please", "help", "today", "again"]
+HALF = ["compress.prune.neurons=0.5", "compress.prune.heads=0.5", "compress.prune.curve=[0.5]"]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Tiny tensors gain nothing from threads, and on a busy machine wait for them very long."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def train_home(home: Home, tiny_task: TaskConfig) -> Home:
+    """A home with labelled rows whose words decide the labels."""
+    home.tasks.mkdir()
+    raw = tiny_task.model_dump(mode="json")
+    raw["train"] |= {"learning_rate": 5e-3, "epochs": 2, "threads_per_worker": 1}
+    (home.tasks / "tiny.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
+    chooser, records = random.Random(3), []
+    for number in range(240):
+        queue = list(KEYWORDS)[number % 3]
+        words = [*chooser.choices(FILLER, k=5), KEYWORDS[queue]]
+        records.append(
+            {"ticket_id": f"t{number}", "subject": " ".join(words), "body": str(number),
+             "queue": queue, "topics": chooser.choice([[], ["price"]])}
+        )  # fmt: skip
+    path = home.root / "labelled/tiny/rows.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return home
+
+
+@pytest.fixture
+def finetuned(train_home: Home, tiny_task: TaskConfig, make_run: Any) -> Finetuned:
+    return make_run(train_home, tiny_task)
+
+
+@pytest.fixture
+def make_run(tiny_tokenizer_path: Path) -> Any:
+    """Leaves what `finetune` does, untrained, so that no worker has to start."""
+
+    def make(home: Home, task: TaskConfig) -> Finetuned:
+        from pipeline.engines.tokenizer import BackboneTokenizer
+        from pipeline.heads import head_slices
+        from pipeline.labelled_rows import load_labelled, survey_labelled
+        from pipeline.model.checkpoint import new_classifier, save_checkpoint
+        from pipeline.model.labelled import save_examples
+        from pipeline.spool import temporary_spool
+
+        place = TrainingRun(home, "tiny", "trial")
+        place.folder.mkdir(parents=True)
+        place.tokenizer.write_bytes(tiny_tokenizer_path.read_bytes())
+        tokenizer = BackboneTokenizer(place.tokenizer)
+        with temporary_spool(home, "tiny") as spool:
+            labelled, test = survey_labelled(task, home, spool=spool)
+            data = load_labelled(task, labelled, test, tokenizer=tokenizer)
+        save_examples(data.examples, place.examples)
+        model = new_classifier(task.train, head_slices(task.heads))
+        save_checkpoint(model, place.checkpoint, tokenizer=place.tokenizer)
+        done = Finetuned(
+            run="trial", fingerprint="f" * 64, mlflow_run_id="none", data_digest=data.digest,
+            cleaner_version="1", special_tokens=(), pad_id=0, rows=data.rows, rejected={},
+            epochs=1, best_epoch=1, valid_macro_f1=0.5, seconds=1.0,
+        )  # fmt: skip
+        done.write(place.folder / "finetune.json")
+        return done
+
+    return make
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """MLflow's part, as figures by name."""
+    figures: dict[str, float] = {}
+
+    class Noting:
+        def __init__(self, home: Home) -> None: ...
+
+        def log_metrics(self, run_id: str, metrics: dict[str, float], *, step: int = 0) -> None:
+            figures.update({f"{name}@{step}": value for name, value in metrics.items()})
+
+        def tag(self, run_id: str, tags: dict[str, str]) -> None:
+            figures.update(dict.fromkeys(tags.values(), 1.0))
+
+        def log_file(self, run_id: str, path: Path, *, under: str) -> None:
+            figures[f"{under}/{path.name}"] = 1.0
+
+    monkeypatch.setattr(job, "Registry", Noting)
+    return figures
+
+
+def test_a_cut_without_recovery_ships_as_it_is_and_another_takes_its_place(
+    train_home: Home, nightmill: Run, finetuned: Finetuned, logged: dict[str, float]
+) -> None:
+    settings = [*HALF, "compress.prune.recovery_epochs=0"]
+    outcome = nightmill("prune", "tiny", "--run", "trial", *settings, home=train_home)
+    assert outcome.exit_code == 0, outcome.stderr
+    place = TrainingRun(train_home, "tiny", "trial")
+    done = Pruning.read(place.folder / "pruning.json")
+    assert (done.best_epoch, done.valid_macro_f1) == (0, done.valid_macro_f1_cut)
+    assert logged["prune.flops_share@0"] == done.flops_share < 0.6
+    assert logged["prune.curve.neurons.valid_macro_f1@50"] == done.curve[1].valid_macro_f1
+    assert logged["pruning/pruning.json"] == 1.0
+    (lower, upper) = done.layers
+    assert (
+        f"0: {lower.heads} heads, {lower.neurons} neurons, "
+        f"1: {upper.heads} heads, {upper.neurons} neurons"
+    ) in logged
+    assert (place.pruned / "pruned.json").exists()
+
+    other = ["compress.prune.layers=1", "compress.prune.recovery_epochs=0"]
+    outcome = nightmill("prune", "tiny", "--run", "trial", *other, home=train_home)
+    assert outcome.exit_code == 0, outcome.stderr
+    found = Pruning.read(place.folder / "pruning.json")
+    assert [row.model_dump() for row in found.layers] == [{"layer": 0, "heads": 2, "neurons": 64}]
+
+
+def test_a_killed_run_neither_cuts_nor_trains_twice(
+    train_home: Home, finetuned: Finetuned, logged: dict[str, float],
+    monkeypatch: pytest.MonkeyPatch, nightmill: Run,
+) -> None:  # fmt: skip
+    calls: list[str] = []
+    cut_for_real = Pruner.prune
+
+    def cut(self: Pruner, *given: Any, **named: Any) -> Cut:
+        calls.append("cut")
+        return cut_for_real(self, *given, **named)
+
+    def recover(_: Any, __: Any, work: PruningFolder, **named: Any) -> None:
+        calls.append("recover")
+        if calls.count("recover") == 1:
+            raise KeyboardInterrupt
+        assert (work.start / "pruned.json").exists()
+        work.start.rename(work.recovered)
+        told = {"best_epoch": 1, "best_metric": 1.0, "history": [{"epoch": 1, "valid_macro_f1": 1}]}
+        work.progress.write_text(json.dumps(told))
+
+    def log(*_: Any) -> None:
+        calls.append("log")
+        if calls.count("log") == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Pruner, "prune", cut)
+    monkeypatch.setattr(pruning, "run_recovery", recover)
+    monkeypatch.setattr(job, "_log_to_mlflow", log)
+    task = load_task("tiny", train_home, overrides=HALF)
+    context = job.Context(train_home)
+    settings = task.compress.prune
+    assert settings is not None
+    for _ in range(2):  # killed in recovery, then while it logs
+        with pytest.raises(KeyboardInterrupt):
+            job.prune(task, settings, context, finetuned)
+    done = job.prune(task, settings, context, finetuned)
+    assert calls == ["cut", "recover", "recover", "log", "log"]
+    assert (done.valid_macro_f1, done.best_epoch) == (1.0, 1)
+    assert job.checkpoint_to_ship(task, context, finetuned).name == "pruned"
+    assert calls == ["cut", "recover", "recover", "log", "log"]
+    plain = load_task("tiny", train_home)
+    assert job.checkpoint_to_ship(plain, context, finetuned).name == "checkpoint"
+
+
+def test_a_recovery_that_is_worse_does_not_ship(tmp_path: Path, train_home: Home) -> None:
+    size = {"parameters": 4, "forward_mflops": 1.0, "megabytes_fp32": 1.0, "megabytes_int8": 1.0}
+    cut = Cut.model_validate(
+        {"fingerprint": "f", "layers": [], "before": size, "after": size, "flops_share": 1.0,
+         "valid_macro_f1_whole": 0.9, "valid_macro_f1_cut": 0.8}
+    )  # fmt: skip
+    work, place = PruningFolder(tmp_path), TrainingRun(train_home, "tiny", "trial")
+    for folder in (work.start, work.recovered):
+        folder.mkdir()
+        (folder / "name").write_text(folder.name)
+    for metric, name, epoch in ((0.79, "start", 0), (0.8, "recovered", 2)):
+        progress = {"best_metric": metric, "best_epoch": 2, "history": []}
+        done = job._better(place, work, cut, progress, seconds=1.0)
+        assert (place.pruned / "name").read_text() == name
+        assert (done.valid_macro_f1, done.best_epoch) == (0.8, epoch)
+
+
+def test_a_worker_trains_the_cut_model(
+    train_home: Home, finetuned: Finetuned, logged: dict[str, float], fake_train: Any,
+    nightmill: Run,
+) -> None:  # fmt: skip
+    settings = [*HALF, "compress.prune.recovery_epochs=0"]
+    assert nightmill("prune", "tiny", "--run", "trial", *settings, home=train_home).exit_code == 0
+    place = TrainingRun(train_home, "tiny", "trial")
+    work = PruningFolder(place.folder / "pruning")
+    work.folder.mkdir()
+    place.pruned.rename(work.start)
+    task = load_task("tiny", train_home, overrides=HALF)
+    told = {
+        "task": task.model_dump(mode="json"), "folder": str(work.folder), "threads": 1,
+        "examples": str(place.examples), "tokenizer": str(place.tokenizer), "pad_id": 0,
+    }  # fmt: skip
+    pruning._worker(told)
+    assert not (work.folder / "failure.json").exists()
+    progress = json.loads(work.progress.read_text())
+    assert (progress["epoch"], len(progress["history"])) == (1, 1)
+    shapes = [json.loads((f / "pruned.json").read_text()) for f in (work.start, work.recovered)]
+    assert shapes[0] == shapes[1]
+    weights = [(f / "model.safetensors").read_bytes() for f in (work.start, work.recovered)]
+    assert weights[0] != weights[1]
+    assert fake_train.metrics[0]["is_best"] is True
+
+
+def test_a_run_that_is_not_asked_to_be_smaller_is_told(train_home: Home, nightmill: Run) -> None:
+    for arguments, message in (
+        ([], "prune needs --run"),
+        (["--run", "trial"], "compress.prune is not set; set compress.prune.neurons=0.25"),
+        (["--run", "trial", "compress.prune.heads=0"], "prune cuts nothing"),
+        (["--run", "trial", "compress.prune.heads=1"], "compress.prune.heads"),
+        (["--run", "trial", "compress.prune.layers=[1,1]"], "layers names one twice"),
+    ):
+        outcome = nightmill("prune", "tiny", *arguments, home=train_home)
+        assert outcome.exit_code == 2
+        assert message in outcome.stderr
+    outcome = nightmill("prune", "tiny", "--run", "none", *HALF, home=train_home)
+    assert outcome.exit_code == 4
+    assert "'none' is not fine-tuned" in outcome.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_bundle_is_made_of_the_pruned_and_recovered_model(
+    train_home: Home, nightmill: Run, finetuned: Finetuned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = TrainingRun(train_home, "tiny", "trial")
+    run_id = Registry(train_home).start_run("tiny", "trial", params={})
+    finetuned = finetuned.model_copy(update={"mlflow_run_id": run_id})
+    finetuned.write(place.folder / "finetune.json")
+    (place.folder / "progress.json").write_text('{"history": []}')
+    settings = [*HALF, "compress.prefer=[fp32]"]
+    outcome = nightmill("bundle", "tiny", "--run", "trial", *settings, home=train_home)
+    assert outcome.exit_code == 0, outcome.stderr
+    assert "recovery, epoch 1: train loss" in outcome.stderr
+    assert "the pruned model ships with valid macro-F1" in outcome.stderr
+    done = Pruning.read(place.folder / "pruning.json")
+    assert (sum(row.heads for row in done.layers), len(done.history)) == (2, 1)
+    assert not (place.folder / "pruning").exists()
+    whole, cut = (place.folder / name / "model.safetensors" for name in ("checkpoint", "pruned"))
+    gone = done.before.parameters - done.after.parameters
+    assert whole.stat().st_size - cut.stat().st_size == pytest.approx(4 * gone, abs=2000)
+    tensors = onnx.load(str(place.bundle / "model.onnx")).graph.initializer
+    numbers = sum(math.prod(tensor.dims) for tensor in tensors)
+    assert numbers == pytest.approx(done.after.parameters, abs=gone / 4)
+    spec = BundleSpec.read(place.bundle / BUNDLE_FILE)
+    assert spec.task.compress.prune is not None
+    assert all(gate.passed for gate in spec.gates)
+    metrics = MlflowClient(train_home.tracking_uri).get_run(run_id).data.metrics
+    assert metrics["prune.parameters"] == done.after.parameters
+    assert metrics["prune.valid_macro_f1"] == done.valid_macro_f1
+
+    monkeypatch.setattr(Pruner, "prune", None)  # nothing is cut or trained again
+    again = nightmill("prune", "tiny", "--run", "trial", *settings, home=train_home)
+    assert again.exit_code == 0, again.stderr
+    assert "is already pruned with these settings" in again.stderr
