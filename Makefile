@@ -59,6 +59,7 @@ bench: setup ## The benchmark of this machine, written to docs/BENCHMARKS.md
 
 bench-training: setup ## What the default recipe reaches on public sets (hours on two cores)
 	$(BIN)/python tests/benchmarks/training_quality.py
+	$(BIN)/python tests/benchmarks/pretraining_quality.py
 
 bench-scoring: setup ## Speed of scoring beside other ways, fixed cost, growth with the rows
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$(RUNTIME),bench]'

@@ -179,13 +179,15 @@ def page(line: str) -> str:
     kept = {_key(row): row for row in rows if _key(row)[0] not in {"set", "---"}}
     kept[_key(line)] = line
     body = "\n".join(kept[key] for key in sorted(kept))
-    return f"""The demo's 6-layer, 384-wide encoder by the default recipe but for the settings named; test files are read once, by the
+    return f"""The demo's 6-layer, 384-wide encoder by the default recipe but for the settings named
+(`movie_reviews_long` has fewer epochs and three frozen layers to fit the time); test files are read once, by the
 bundle that is shipped. TF-IDF is that of words and characters with a linear model, its strength chosen on validation.
+Minutes are those of a machine with other work on it.
 
 {HEADER}
 {body}
 
-Command: `python tests/benchmarks/training_quality.py --set NAME --seed N` for each line. Machine: {cpu_name()},
+Command: `python tests/benchmarks/training_quality.py --set NAME --seed N [--setting train.KEY=VALUE]` for each line. Machine: {cpu_name()},
 {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}."""
 
 
