@@ -11,6 +11,7 @@ import click
 
 from jobs.evaluating import write_evaluation
 from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
+from jobs.prune import DONE_FILE as PRUNED_FILE
 from jobs.prune import checkpoint_to_ship
 from pipeline.bundle import load_spec
 from pipeline.engines.model_page import write_model_page
@@ -24,6 +25,7 @@ from pipeline.model.search_space import task_with
 from schemas.errors import ConfigError
 from schemas.load import load_task
 from schemas.manifest import write_atomically
+from schemas.prune import Pruning
 from schemas.sweep import SWEEP_FILE, Sweeps
 from schemas.training import Finetuned, TrainingRun
 
@@ -133,9 +135,21 @@ def _log_to_mlflow(
     registry.log_files(run_id, place.page, under="page")
     registry.log_file(run_id, page, under="evaluation")
     model_page = place.folder / MODEL_PAGE
-    write_model_page(spec, model_page, sweeps=bundled.sweeps)
+    write_model_page(spec, model_page, sweeps=bundled.sweeps, notes=_pruned(place, spec.task))
     registry.log_file(run_id, model_page, under="evaluation")
     log.info("model: %s", model_page)
+
+
+def _pruned(place: TrainingRun, task: TaskConfig) -> dict[str, str]:
+    """What pruning took and cost, as a line of the model's page; nothing without it."""
+    if task.compress.prune is None:
+        return {}
+    done = Pruning.read(place.folder / PRUNED_FILE)
+    return {
+        "Pruned": f"to {done.flops_share:.0%} of the work; validation macro-F1 "
+        f"{done.valid_macro_f1_whole:.4f} whole, {done.valid_macro_f1_cut:.4f} cut, "
+        f"{done.valid_macro_f1:.4f} as it ships"
+    }
 
 
 def _metrics(bundled: Bundled) -> dict[str, float]:

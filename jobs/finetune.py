@@ -7,6 +7,7 @@ import logging
 import shutil
 import time
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,6 +35,8 @@ from schemas.training import Finetuned, TrainingRun
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from jobs.teaching import Teaching
+    from pipeline.survey import Survey
     from schemas.searched import Settings
     from schemas.task import TaskConfig
 
@@ -86,60 +89,47 @@ def finetune(config: TaskConfig, context: Context, *, run: str | None = None) ->
         return _finetune(config, context, run=run, spool=spool)
 
 
+@dataclass(frozen=True)
+class _Sources:
+    """All that a run learns from, found but not read yet."""
+
+    labelled: Survey
+    test: Survey | None
+    domain: Survey | None
+    teaching: Teaching | None
+
+    @property
+    def digest(self) -> str:
+        """Hash over files and teachers."""
+        files = with_domain(data_digest(self.labelled, self.test), self.domain)
+        return with_teaching(files, self.teaching)
+
+
 def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: Path) -> Finetuned:
     started = time.monotonic()
-    labelled, test = survey_labelled(config, context.home, spool=spool)
-    domain = survey_domain(config, context.home, spool=spool)
-    teaching = find_teaching(config, context.home, spool=spool)
-    digest = with_teaching(with_domain(data_digest(labelled, test), domain), teaching)
-    fingerprint = _fingerprint(config, digest)
+    sources = _Sources(
+        *survey_labelled(config, context.home, spool=spool),
+        domain=survey_domain(config, context.home, spool=spool),
+        teaching=find_teaching(config, context.home, spool=spool),
+    )
+    fingerprint = _fingerprint(config, sources.digest)
     place = TrainingRun(context.home, config.name, run or fingerprint[:12])
     if (done := _already_done(place, fingerprint)) is not None:
         return done
-    place.folder.mkdir(parents=True, exist_ok=True)
-    keep_settings(config, place)
-    start_run(config, place, teaching)
-    tokenizer = BackboneTokenizer(place.tokenizer)
-    word_ids(config.heads, tokenizer)  # a word that will not do is told before any text is read
-    data = load_labelled(config, labelled, test, tokenizer=tokenizer)
-    _keep(config, place, data)
-    keep_domain(config, domain, place.domain_texts, tokenizer=tokenizer, labelled=data.examples)
-    log.info(
-        "%s: %d train, %d valid, %d test records; %d rejected, %d without a label",
-        config.name, *data.rows.values(), len(data.rejected), data.unlabelled,
-    )  # fmt: skip
-    log.info("left out for being nearly held-out texts: %s", data.leakage)
-    log.info("texts with more than one label: %s", data.conflicts)
+    data, tokenizer = _read(config, place, sources)
     registry = Registry(context.home)
-    run_id = registry.start_run(config.name, place.name, params=_params(config))
-    registry.log_dataset(
-        run_id, name=config.name, digest=data.digest, source=str(config.data.labelled),
-        rows=len(data.examples),
-    )  # fmt: skip
-    registry.log_metrics(run_id, _data_metrics(data))
-    registry.log_files(run_id, place.text_profile, under="text_profile")
-    if teaching is not None:
+    run_id = _open_run(config, place, data, registry)
+    if (teaching := sources.teaching) is not None:
         teaching.teach(place, data.examples, tokenizer=tokenizer)
-    try:
-        settings = _search(
-            config, place, registry, run_id, pad_id=tokenizer.pad_id, fingerprint=fingerprint
-        )
-        config = task_with(config, settings)
-        keep_settings(config, place)
-        progress = _train(
-            config, place, pad_id=tokenizer.pad_id, fingerprint=digest_of([fingerprint, settings])
-        )
-    except DivergenceError as error:
-        registry.tag(run_id, {"diagnosis": diagnose_divergence(place, error).tag})
-        registry.finish_run(run_id, failed=True)
-        raise
-    for epoch in progress["history"]:
-        step = int(epoch["epoch"])
-        registry.log_metrics(run_id, {k: v for k, v in epoch.items() if k != "epoch"}, step=step)
-    diagnosis = diagnose_run(
-        config, place, data, history=progress["history"], pad_id=tokenizer.pad_id
+    settings, progress = _learn(
+        config, place, registry, run_id, pad_id=tokenizer.pad_id, fingerprint=fingerprint
     )
+    diagnosis = diagnose_run(
+        task_with(config, settings), place, data,
+        history=progress["history"], pad_id=tokenizer.pad_id,
+    )  # fmt: skip
     registry.tag(run_id, {"diagnosis": diagnosis.tag, "recipe": progress["recipe"]})
+    best = progress["best_metric"]
     done = Finetuned(
         run=place.name,
         fingerprint=fingerprint,
@@ -154,17 +144,81 @@ def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: P
         conflicting_labels=dict(data.conflicts.counts),
         epochs=progress["epoch"],
         best_epoch=progress["best_epoch"],
-        valid_macro_f1=progress["best_metric"],
+        valid_macro_f1=best,
         searched=settings,
-        distilled=(
-            None
-            if teaching is None
-            else teaching.outcome(progress["best_metric"], registry, run_id)
-        ),
+        distilled=None if teaching is None else teaching.outcome(best, registry, run_id),
         seconds=round(time.monotonic() - started, 1),
     )
     done.write(place.folder / "finetune.json")
     return done
+
+
+def _read(
+    config: TaskConfig, place: TrainingRun, sources: _Sources
+) -> tuple[LabelledData, BackboneTokenizer]:
+    """Reads all texts and leaves in the run's folder what training workers want of them."""
+    place.folder.mkdir(parents=True, exist_ok=True)
+    keep_settings(config, place)
+    start_run(config, place, sources.teaching)
+    tokenizer = BackboneTokenizer(place.tokenizer)
+    word_ids(config.heads, tokenizer)  # a word that will not do is told before any text is read
+    data = load_labelled(config, sources.labelled, sources.test, tokenizer=tokenizer)
+    _keep(config, place, data)
+    keep_domain(
+        config, sources.domain, place.domain_texts, tokenizer=tokenizer, labelled=data.examples
+    )
+    log.info(
+        "%s: %d train, %d valid, %d test records; %d rejected, %d without a label",
+        config.name, *data.rows.values(), len(data.rejected), data.unlabelled,
+    )  # fmt: skip
+    log.info("left out for being nearly held-out texts: %s", data.leakage)
+    log.info("texts with more than one label: %s", data.conflicts)
+    return data, tokenizer
+
+
+def _open_run(
+    config: TaskConfig, place: TrainingRun, data: LabelledData, registry: Registry
+) -> str:
+    """The MLflow run, with settings and data."""
+    run_id = registry.start_run(config.name, place.name, params=_params(config))
+    registry.log_dataset(
+        run_id, name=config.name, digest=data.digest, source=str(config.data.labelled),
+        rows=len(data.examples),
+    )  # fmt: skip
+    registry.log_metrics(run_id, _data_metrics(data))
+    registry.log_files(run_id, place.text_profile, under="text_profile")
+    return run_id
+
+
+def _learn(
+    config: TaskConfig,
+    place: TrainingRun,
+    registry: Registry,
+    run_id: str,
+    *,
+    pad_id: int,
+    fingerprint: str,
+) -> tuple[Settings, dict[str, Any]]:
+    """Searches where asked to, trains, logs the epochs; answers settings found and progress.
+
+    Raises:
+        DivergenceError: the loss became NaN; the MLflow run says so too.
+    """
+    try:
+        settings = _search(config, place, registry, run_id, pad_id=pad_id, fingerprint=fingerprint)
+        config = task_with(config, settings)
+        keep_settings(config, place)
+        progress = _train(
+            config, place, pad_id=pad_id, fingerprint=digest_of([fingerprint, settings])
+        )
+    except DivergenceError as error:
+        registry.tag(run_id, {"diagnosis": diagnose_divergence(place, error).tag})
+        registry.finish_run(run_id, failed=True)
+        raise
+    for epoch in progress["history"]:
+        step = int(epoch["epoch"])
+        registry.log_metrics(run_id, {k: v for k, v in epoch.items() if k != "epoch"}, step=step)
+    return settings, progress
 
 
 def _fingerprint(config: TaskConfig, digest: str) -> str:

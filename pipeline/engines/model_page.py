@@ -69,8 +69,8 @@ def _tiles(spec: BundleSpec) -> str:
 
 def _variants(spec: BundleSpec) -> str:
     titles = [
-        "Variant", "-MB", "-Load, ms", "-Resident, MiB", "-Windows/s", "-p95, ms", "-Same answers",
-        "Macro-F1 (95 %)", "ECE", "Verdict",
+        "Variant", "Verdict", "-MB", "-Load, ms", "-Resident, MiB", "-Windows/s", "-p95, ms",
+        "-Same answers", "Macro-F1 (95 %)", "ECE",
     ]  # fmt: skip
     order = [*spec.task.compress.prefer, *spec.facts]
     lines = [
@@ -96,12 +96,12 @@ def _variant(spec: BundleSpec, variant: Variant, facts: VariantFacts) -> list[st
         if gate.variant == variant and gate.gate.startswith("label_agreement.")
     ]
     return [
-        f"<b>{escape(variant)}</b>", f"{facts.megabytes:.1f}", _number(facts.load_ms, "{:.0f}"),
-        _number(facts.resident_mib, "{:.0f}"), f"{facts.windows_per_s:,.0f}",
-        _number(facts.p95_ms, "{:.1f}"), f"{min(alike):.2%}" if alike else _NONE,
+        f"<b>{escape(variant)}</b>", _verdict(spec, variant), f"{facts.megabytes:.1f}",
+        _number(facts.load_ms, "{:.0f}"), _number(facts.resident_mib, "{:.0f}"),
+        f"{facts.windows_per_s:,.0f}", _number(facts.p95_ms, "{:.1f}"),
+        f"{min(alike):.2%}" if alike else _NONE,
         "<br>".join(_by_head(heads)) or _NONE,
         "<br>".join(f"{m.expected_calibration_error:.3f}" for m in heads.values()) or _NONE,
-        _verdict(spec, variant),
     ]  # fmt: skip
 
 

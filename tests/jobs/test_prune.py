@@ -283,6 +283,8 @@ def test_a_bundle_is_made_of_the_pruned_and_recovered_model(
     spec = BundleSpec.read(place.bundle / BUNDLE_FILE)
     assert spec.task.compress.prune is not None
     assert all(gate.passed for gate in spec.gates)
+    page = (place.folder / "model.html").read_text(encoding="utf-8")
+    assert f"validation macro-F1 {done.valid_macro_f1_whole:.4f} whole" in page
     metrics = MlflowClient(train_home.tracking_uri).get_run(run_id).data.metrics
     assert metrics["prune.parameters"] == done.after.parameters
     assert metrics["prune.valid_macro_f1"] == done.valid_macro_f1
