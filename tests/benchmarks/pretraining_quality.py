@@ -10,11 +10,8 @@ in the section `pretraining` of docs/BENCHMARKS.md.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,10 +23,9 @@ import click
 import pyarrow.parquet as pq
 import yaml
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from report import PAGE, cpu_name, write_section
+from report import REPOSITORY, cpu_name, nightmill, rows_in, write_section
 
 from schemas.home import Home
 
@@ -55,7 +51,8 @@ TRIALS = (
     Trial(
         "cfpb_llm_bench", "test.parquet",
         settings=(
-            "train.test_fraction=0.3", "pretrain.valid_fraction=0.3", "pretrain.epochs=5",
+            "train.test_fraction=0.3", "pretrain.valid_fraction=0.3",
+            "pretrain.epochs=10", "pretrain.batch_size=8",  # 700 short texts are few steps
         ),
     ),
     Trial(
@@ -86,33 +83,19 @@ def run(trial: Trial, folder: Path, home: Home, seed: int) -> list[str]:
     """Trains all ways and answers their lines of the table."""
     home.tasks.mkdir(parents=True)
     (home.tasks / f"{trial.name}.yaml").write_text(yaml.safe_dump(task_of(trial, folder)))
-    seeds = (f"train.seed={seed}", f"pretrain.seed={seed}", "train.precision=null")
+    settings = (
+        trial.name, *trial.settings, f"train.seed={seed}", f"pretrain.seed={seed}",
+        "train.precision=null",
+    )  # fmt: skip
     started = time.monotonic()
-    lines = [
-        line_of(trial, "no pretraining", None, _nightmill(home, trial, "train", *seeds), started)
-    ]
+    trained = nightmill(home, "train", *settings)
+    lines = [line_of(trial, "no pretraining", None, trained, started)]
     for count in NEW_TOKENS:
         started = time.monotonic()
-        learned = _nightmill(home, trial, "pretrain", *seeds, f"pretrain.new_tokens={count}")
-        trained = _nightmill(
-            home, trial, "train", *seeds, f"train.backbone={learned['address']}"
-        )  # fmt: skip
+        learned = nightmill(home, "pretrain", *settings, f"pretrain.new_tokens={count}")
+        trained = nightmill(home, "train", *settings, f"train.backbone={learned['address']}")
         lines.append(line_of(trial, str(count), learned, trained, started))
     return lines
-
-
-def _nightmill(home: Home, trial: Trial, command: str, *overrides: str) -> dict[str, Any]:
-    """Runs a command of ours on the trial's task and answers its result."""
-    result = home.root / "result.json"
-    settings = [*trial.settings, *overrides]
-    subprocess.run(
-        [sys.executable, "-m", "jobs", command, trial.name, *settings, "--home", str(home.root),
-         "--result", str(result)],
-        check=True, cwd=REPOSITORY,
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "NIGHTMILL_LOG_FORMAT": "text"},
-    )  # fmt: skip
-    found: dict[str, Any] = json.loads(result.read_text())
-    return found
 
 
 def task_of(trial: Trial, folder: Path) -> dict[str, Any]:
@@ -160,11 +143,8 @@ def line_of(
 
 def page(lines: list[str], seed: int) -> str:
     """The section with these lines, and those of other sets as they were."""
-    before = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    found = re.search(rf"^## {SECTION}\n.*?(?=^## |\Z)", before, re.MULTILINE | re.DOTALL)
-    rows = [row for row in (found[0] if found else "").splitlines() if row.startswith("| ")]
     mine = {_set(line) for line in lines}
-    others = [row for row in rows if _set(row) not in {*mine, "set", "---"}]
+    others = [row for row in rows_in(SECTION) if _set(row) not in mine]
     body = "\n".join([*others, *lines])
     return f"""The demo's 6-layer encoder, which comes without a masked-language head: one is fitted to it before anything is measured.
 Accuracy and macro-F1 are those of the fine-tuned model in fp32 on test records that neither step has learned from.

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,10 +23,9 @@ import click
 import pyarrow.parquet as pq
 import yaml
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from report import PAGE, cpu_name, write_section
+from report import REPOSITORY, cpu_name, nightmill, rows_in, write_section
 
 from pipeline.engines.registry import Registry
 from schemas.bundle import BUNDLE_FILE, BundleSpec
@@ -118,11 +115,7 @@ def run(trial: Trial, folder: Path, home: Home, seed: int) -> str:
     home.tasks.mkdir(parents=True)
     (home.tasks / f"{trial.name}.yaml").write_text(yaml.safe_dump(task_of(trial, folder)))
     started = time.monotonic()
-    command = [sys.executable, "-m", "jobs", "train", trial.name, f"train.seed={seed}"]
-    subprocess.run(
-        [*command, *trial.settings, "--home", str(home.root)], check=True, cwd=REPOSITORY,
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "NIGHTMILL_LOG_FORMAT": "text"},
-    )  # fmt: skip
+    nightmill(home, "train", trial.name, f"train.seed={seed}", *trial.settings)
     minutes = (time.monotonic() - started) / 60
     _, bundle = Registry(home).fetch(f"models:/{trial.name}@champion")
     return line_of(trial, BundleSpec.read(bundle / BUNDLE_FILE), seed, minutes)
@@ -173,10 +166,7 @@ def line_of(trial: Trial, spec: BundleSpec, seed: int, minutes: float) -> str:
 
 def page(line: str) -> str:
     """The section with one line added, or replaced where set, settings and seed are the same."""
-    before = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    found = re.search(rf"^## {SECTION}\n.*?(?=^## |\Z)", before, re.MULTILINE | re.DOTALL)
-    rows = [row for row in (found[0] if found else "").splitlines() if row.startswith("| ")]
-    kept = {_key(row): row for row in rows if _key(row)[0] not in {"set", "---"}}
+    kept = {_key(row): row for row in rows_in(SECTION)}
     kept[_key(line)] = line
     body = "\n".join(kept[key] for key in sorted(kept))
     return f"""The demo's 6-layer, 384-wide encoder by the default recipe but for the settings named
