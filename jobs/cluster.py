@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -44,7 +44,7 @@ class Pool:
 
     workers: int
     machines: int
-    hosts: Mapping[str, KindOfHost] = field(default_factory=dict)
+    hosts: Mapping[str, KindOfHost]
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from jobs.diagnosing import diagnose_divergence, diagnose_run
 from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
 from jobs.teachers import keep_settings
-from jobs.teaching import find_teaching, start_run, with_teaching
+from jobs.teaching import find_teaching, start_run, student_outcome, with_teaching
 from pipeline.engines.registry import Registry
 from pipeline.engines.text_profile_page import write_text_page
 from pipeline.engines.tokenizer import BackboneTokenizer
@@ -119,8 +119,9 @@ def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: P
     data, tokenizer = _read(config, place, sources)
     registry = Registry(context.home)
     run_id = _open_run(config, place, data, registry)
+    taught = None
     if (teaching := sources.teaching) is not None:
-        teaching.teach(place, data.examples, tokenizer=tokenizer)
+        taught = teaching.teach(place, data.examples, tokenizer=tokenizer)
     settings, progress = _learn(
         config, place, registry, run_id, pad_id=tokenizer.pad_id, fingerprint=fingerprint
     )
@@ -146,7 +147,7 @@ def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: P
         best_epoch=progress["best_epoch"],
         valid_macro_f1=best,
         searched=settings,
-        distilled=None if teaching is None else teaching.outcome(best, registry, run_id),
+        distilled=None if taught is None else student_outcome(taught, best, registry, run_id),
         seconds=round(time.monotonic() - started, 1),
     )
     done.write(place.folder / "finetune.json")
@@ -158,7 +159,6 @@ def _read(
 ) -> tuple[LabelledData, BackboneTokenizer]:
     """Reads all texts and leaves in the run's folder what training workers want of them."""
     place.folder.mkdir(parents=True, exist_ok=True)
-    keep_settings(config, place)
     start_run(config, place, sources.teaching)
     tokenizer = BackboneTokenizer(place.tokenizer)
     word_ids(config.heads, tokenizer)  # a word that will not do is told before any text is read

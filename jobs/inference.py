@@ -14,7 +14,7 @@ from pipeline.cascade import NO_SAVING, Saving
 from pipeline.step_clock import StepClock
 from pipeline.verified_hosts import check_host
 from schemas.errors import NightmillError, ShardError
-from schemas.manifest import LOCAL_VERSION, Counters
+from schemas.manifest import Counters
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -68,8 +68,7 @@ class Scorer:
         small = self.saving.cascade
         models = [self.model] if small is None else [self.model, small.ref.small]
         for model, bundle in zip(models, self.bundles, strict=True):
-            local = model.version == LOCAL_VERSION
-            name = f"path:{bundle}" if local else f"models:/{model.name}/{model.version}"
+            name = model.address(local=f"path:{bundle}")
             spec = load_spec(bundle)
             for where, host in hosts.items():
                 check_host(spec, host, task.score, verified=self.verified, name=name, where=where)

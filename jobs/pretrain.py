@@ -81,7 +81,7 @@ def pretrain(config: TaskConfig, context: Context, *, run: str | None = None) ->
         ConfigError, DataContractError, ArtifactError: see `read_texts` and `prepare`.
     """
     with temporary_spool(context.home, config.name) as spool:
-        found = survey_texts(config, context.home, spool=spool)
+        found = survey_texts(config, config.pretrain.corpus, context.home, spool=spool)
         for guess in found.guesses:
             log.warning("%s", guess)
         fingerprint = _fingerprint(config, texts_digest(found))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from jobs.logs import configure_logging
-from jobs.ray_training import errors_left_in, is_first_rank, last_state, report_state, run_workers
+from jobs.ray_training import (
+    errors_left_in,
+    is_first_rank,
+    last_state,
+    prepare_worker,
+    report_state,
+    run_workers,
+)
 from pipeline.model.pretrain.lesson import make_lesson
 from pipeline.model.pretrain.loop import Progress, pretrain
 from pipeline.model.pretrain.packing import load_sequences
@@ -51,16 +54,14 @@ def _describe(epoch: Mapping[str, Any]) -> str:
 
 
 def _worker(work: dict[str, Any]) -> None:
-    configure_logging("pretrain")
+    prepare_worker("pretrain", threads=work["threads"])
     config = TaskConfig.model_validate(work["task"])
     place = PretrainingRun(Home(Path(work["home"])), config.name, work["run"])
     with errors_left_in(place.folder):
-        _pretrain(config, place, threads=work["threads"])
+        _pretrain(config, place)
 
 
-def _pretrain(config: TaskConfig, place: PretrainingRun, *, threads: int) -> None:
-    torch.set_num_threads(threads)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+def _pretrain(config: TaskConfig, place: PretrainingRun) -> None:
     tokenizer = PieceTokenizer(place.tokenizer)
     lesson = make_lesson(
         reload(str(place.start), config.pretrain), config, tokenizer,

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from jobs.logs import configure_logging
-from jobs.ray_training import (
-    errors_left_in,
-    is_first_rank,
-    last_state,
-    report_state,
-    run_workers,
-    tell,
-)
+from jobs.ray_training import errors_left_in, prepare_worker, run_workers
+from jobs.training import describe_epoch, fit_and_save
 from pipeline.engines.host import computes_in_bf16
 from pipeline.heads import head_slices
-from pipeline.model.checkpoint import load_checkpoint, save_checkpoint
-from pipeline.model.fit import Progress, fit
+from pipeline.model.checkpoint import load_checkpoint
+from pipeline.model.fit import fit
 from pipeline.model.labelled import load_examples
 from pipeline.model.prune.recovery import recovery_config, recovery_recipe
 from schemas.errors import ConfigError
-from schemas.manifest import write_atomically
 from schemas.prune import PruneConfig, PruningFolder
 from schemas.task import TaskConfig
 
@@ -58,25 +46,17 @@ def run_recovery(
 
 
 def _describe(epoch: Mapping[str, Any]) -> str:
-    if "recipe" in epoch:
-        return f"recipe: {epoch['recipe']}"
-    best = " (best so far)" if epoch["is_best"] else ""
-    return (
-        f"recovery, epoch {epoch['epoch']}: train loss {epoch['train_loss']:.4f}, "
-        f"valid macro-F1 {epoch['valid_macro_f1']:.4f}{best}"
-    )
+    return f"recovery, {describe_epoch(epoch)}"
 
 
 def _worker(told: dict[str, Any]) -> None:
-    configure_logging("prune")
+    prepare_worker("prune", threads=told["threads"])
     work = PruningFolder(Path(told["folder"]))
     with errors_left_in(work.folder):
         _recover(TaskConfig.model_validate(told["task"]), work, told)
 
 
 def _recover(config: TaskConfig, work: PruningFolder, told: dict[str, Any]) -> None:
-    torch.set_num_threads(told["threads"])
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     config_of_fit, heads = recovery_config(config.train), head_slices(config.heads)
     examples = load_examples(Path(told["examples"]))
     train = [example for example in examples if example.split == "train"]
@@ -86,21 +66,17 @@ def _recover(config: TaskConfig, work: PruningFolder, told: dict[str, Any]) -> N
         config_of_fit, _settings(config), n_train=len(train),
         hidden_size=model.heads.in_features, computes_in_bf16=computes_in_bf16(),
     )  # fmt: skip
-    tell(work.folder, {"recipe": str(recipe)})
-    progress = fit(
-        model, train=train, valid=valid, heads=heads, config=config_of_fit, recipe=recipe,
-        pad_id=told["pad_id"], resume=last_state(), on_epoch=partial(_report, work.folder),
+    loop = partial(
+        fit, model, train=train, valid=valid, heads=heads, config=config_of_fit, recipe=recipe,
+        pad_id=told["pad_id"],
     )  # fmt: skip
-    if is_first_rank():
-        save_checkpoint(model, work.recovered, tokenizer=Path(told["tokenizer"]))
-        write_atomically(work.progress, json.dumps(progress.__dict__).encode())
+    fit_and_save(
+        loop, model, recipe,
+        folder=work.folder, checkpoint=work.recovered, tokenizer=Path(told["tokenizer"]),
+    )  # fmt: skip
 
 
 def _settings(config: TaskConfig) -> PruneConfig:
     if config.compress.prune is None:
         raise ConfigError("compress.prune is not set; nothing is there to recover from")
     return config.compress.prune
-
-
-def _report(folder: Path, progress: Progress, state: dict[str, Any], is_best: bool) -> None:
-    report_state(folder, progress.history[-1] | {"is_best": is_best}, state)

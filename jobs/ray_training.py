@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, Sc
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from jobs.follow import following
+from jobs.logs import configure_logging
 from jobs.ray_session import ray_session
 from pipeline.engines.host import usable_cpus
 from schemas import errors
@@ -81,6 +83,13 @@ def run_workers(
     if failure.exists():
         told = json.loads(failure.read_text())
         raise getattr(errors, told["kind"])(told["message"])
+
+
+def prepare_worker(job: str, *, threads: int) -> None:
+    """Has this process log as `job`, compute with so many threads, and tokenize with one."""
+    configure_logging(job)
+    torch.set_num_threads(threads)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 @contextmanager

@@ -25,7 +25,6 @@ from pipeline.staging import Staging
 from pipeline.stops import check_stops
 from schemas.errors import ArtifactError, NightmillError
 from schemas.load import load_task
-from schemas.manifest import LOCAL_VERSION
 from schemas.partition import date_range, parse_date
 from schemas.reasons import parse_reasons
 
@@ -133,8 +132,7 @@ class _Scorers:
         return scorer
 
     def _load(self, model: ModelRef) -> Scorer:
-        local = model.version == LOCAL_VERSION
-        uri = self._task.model_uri if local else f"models:/{model.name}/{model.version}"
+        uri = model.address(local=self._task.model_uri)
         found, bundle = self._registry.fetch(uri)
         if found != model:
             raise ArtifactError(

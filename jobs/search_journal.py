@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from schemas import errors
 
@@ -50,27 +50,31 @@ class Journal:
         whole = path.read_bytes() if path.exists() else b""
         whole = whole[: whole.rfind(b"\n") + 1]
         path.write_bytes(whole)
-        for line in whole.decode().splitlines():
-            self._take(json.loads(line))
+        for line in map(json.loads, whole.decode().splitlines()):
+            self._take(Failed(**line) if "kind" in line else Told(**line))
 
     def epochs_of(self, trial: int) -> list[Told]:
         """What a trial has reported, epoch by epoch."""
         return list(self._told.get(trial, ()))
 
     def note(self, line: Told | Failed) -> bool:
-        """Keeps a trial's next epoch or its end; answers False for an epoch that is known.
+        """Keeps a trial's next epoch or its end; answers False where it is known.
 
         A trial that does an epoch again gets the same number, since its seed is the same.
         """
-        if isinstance(line, Told) and line.epoch <= len(self.epochs_of(line.trial)):
+        if isinstance(line, Failed):
+            is_known = line.trial in self.failed
+        else:
+            is_known = line.epoch <= len(self.epochs_of(line.trial))
+        if is_known:
             return False
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(line)) + "\n")
-        self._take(asdict(line))
+        self._take(line)
         return True
 
-    def _take(self, line: dict[str, Any]) -> None:
-        if "kind" in line:
-            self.failed[line["trial"]] = Failed(**line)
+    def _take(self, line: Told | Failed) -> None:
+        if isinstance(line, Failed):
+            self.failed[line.trial] = line
         else:
-            self._told.setdefault(line["trial"], []).append(Told(**line))
+            self._told.setdefault(line.trial, []).append(line)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 
-from jobs.logs import configure_logging
 from jobs.ray_session import ray_session
+from jobs.ray_training import prepare_worker
 from jobs.search_journal import Failed, Journal, Told
-from jobs.training import learn, prepare, use_threads
+from jobs.training import learn, prepare
 from pipeline.model.search_outcome import is_over
 from pipeline.model.search_space import sampled, task_with
 from schemas.errors import NightmillError, ShardError
@@ -126,8 +126,7 @@ class _Scribe(tune.Callback):  # type: ignore[misc]  # Ray has no types
         number = trial.config["trial"]
         if result["error"] is not None:
             failed = Failed(number, **result["error"])
-            if number not in self._journal.failed:
-                self._journal.note(failed)
+            if self._journal.note(failed):
                 log.warning("trial %d failed, the others go on: %s", number, failed.message)
             return
         told = Told(number, result["epoch"], result[_METRIC], result["seconds"])
@@ -153,8 +152,7 @@ def run_trial(work: dict[str, Any]) -> None:
     scores = [macro_f1 for macro_f1, _ in told]
     if is_over(scores, epochs=work["epochs"], patience=task.train.patience_epochs):
         return
-    configure_logging("search")
-    use_threads(work["threads"])
+    prepare_worker("search", threads=work["threads"])
     try:
         _train(task_with(task, work["settings"][work["trial"]]), work, known=len(told))
     except NightmillError as error:
@@ -185,7 +183,7 @@ def _reason(error: Exception) -> ShardError:
     """What became of a trial's process, or of code that is not ours."""
     what = getattr(error, "cause", None) or error
     return ShardError(
-        f"{type(what).__name__} ({' '.join(str(what).split())[:300]}); run again to go on"
+        f"{type(what).__name__} ({' '.join(str(what).split())[:300]}); a new --run tries it again"
     )
 
 

@@ -12,7 +12,7 @@ from schemas.bundle import BUNDLE_FILE, TOKENIZER_FILE, BundleSpec
 from schemas.distilled import TeacherRef
 from schemas.errors import ArtifactError
 from schemas.fingerprint import digest_of, digest_of_file
-from schemas.manifest import LOCAL_VERSION, write_atomically
+from schemas.manifest import write_atomically
 from schemas.task import TaskConfig
 from schemas.training import TrainingRun
 
@@ -32,10 +32,9 @@ def find_teacher(address: str, task: str, home: Home) -> TeacherSource:
         owner, _, name = address.removeprefix("run:").rpartition("/")
         return _of_run(TrainingRun(home, owner or task, name), owner or task)
     ref, folder = Registry(home).fetch(address)
-    exact = address if ref.version == LOCAL_VERSION else f"models:/{ref.name}/{ref.version}"
     spec = load_spec(folder)
     return TeacherSource(
-        TeacherRef(address=exact, digest=ref.digest),
+        TeacherRef(address=ref.address(local=address), digest=ref.digest),
         spec.task,
         bundle=folder,
         checkpoint=_checkpoint_of(spec, home),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,16 +16,13 @@ from pipeline.heads import head_slices
 from pipeline.model.backbone import load_encoder, save_tokenizer
 from pipeline.model.checkpoint import HEADS_FILE
 from pipeline.model.distil.lesson import LESSON_FILE, Lesson, answer_file, more_path
-from pipeline.model.distil.more_texts import (
-    augmented_examples,
-    survey_unlabelled,
-    unlabelled_examples,
-)
+from pipeline.model.distil.more_texts import augmented_examples, unlabelled_examples
 from pipeline.model.distil.picked_layers import pick_layers
 from pipeline.model.distil.soft_targets import mean_answers
 from pipeline.model.distil.teacher import ReadingTeacher, head_columns
 from pipeline.model.labelled import known_rows, label_matrix, save_examples
 from pipeline.model.metrics import gate_metric
+from pipeline.model.pretrain.corpus import survey_texts
 from schemas.bundle import TOKENIZER_FILE
 from schemas.distilled import Distilled
 from schemas.errors import ConfigError
@@ -46,10 +43,9 @@ if TYPE_CHECKING:
     from schemas.training import TrainingRun
 
 log = logging.getLogger(__name__)
-TAG = "distilled_from"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Teaching:
     """What `distil` asks of one run; of the `sources` the first one's layers count."""
 
@@ -57,7 +53,6 @@ class Teaching:
     config: DistilConfig
     sources: tuple[TeacherSource, ...]
     unlabelled: Survey | None
-    _told: Distilled | None = field(default=None, init=False)
 
     @property
     def digest(self) -> str:
@@ -87,8 +82,10 @@ class Teaching:
 
     def teach(
         self, place: TrainingRun, examples: Sequence[Example], *, tokenizer: BackboneTokenizer
-    ) -> None:
+    ) -> Distilled:
         """Asks the teachers about all texts; leaves their answers and the workers' lesson.
+
+        Answers what `student_outcome` completes; the student's figure is 0 until then.
 
         Raises:
             ConfigError: heads or labels do not fit.
@@ -104,28 +101,11 @@ class Teaching:
             )
             for number, source in enumerate(self.sources)
         ]
-        self._told = self._measure(np.stack(answers), examples).model_copy(
+        taught = self._measure(np.stack(answers), examples).model_copy(
             update={"unlabelled": len(found), "augmented": len(changed)}
         )
         self._lesson(place).write(place.folder / LESSON_FILE)
-
-    def outcome(self, student_macro_f1: float, registry: Registry, run_id: str) -> Distilled:
-        """How much of its teachers the student has, which is also logged to its MLflow run."""
-        if self._told is None:
-            raise RuntimeError("the teachers were not asked: call teach before outcome")
-        told = self._told.model_copy(update={"student_valid_macro_f1": student_macro_f1})
-        registry.tag(run_id, {TAG: ", ".join(map(str, told.teachers))})
-        by_head = {f"teacher.{name}.macro_f1": f1 for name, f1 in told.test_macro_f1.items()}
-        registry.log_metrics(
-            run_id,
-            by_head
-            | {"teacher.valid_macro_f1": told.teacher_valid_macro_f1, "teacher.kept": told.kept},
-        )
-        log.info(
-            "the student keeps %.1f %% of its teachers' macro-F1 on validation (%.4f of %.4f)",
-            100 * told.kept, student_macro_f1, told.teacher_valid_macro_f1,
-        )  # fmt: skip
-        return told
+        return taught
 
     def _unlabelled(
         self, examples: Sequence[Example], tokenizer: BackboneTokenizer
@@ -214,8 +194,10 @@ def find_teaching(task: TaskConfig, home: Home, *, spool: Path) -> Teaching | No
                 "teacher %s was trained on texts cleaned in another way; it reads this task's",
                 source.ref.address,
             )
-    found = config.unlabelled and survey_unlabelled(task, config.unlabelled, home, spool=spool)
-    return Teaching(task, config, sources, found or None)
+    unlabelled = None
+    if config.unlabelled:
+        unlabelled = survey_texts(task, config.unlabelled, home, spool=spool)
+    return Teaching(task, config, sources, unlabelled)
 
 
 def with_teaching(digest: str, teaching: Teaching | None) -> str:
@@ -235,13 +217,29 @@ def start_run(task: TaskConfig, place: TrainingRun, teaching: Teaching | None) -
         teaching.start(place)
 
 
+def student_outcome(
+    taught: Distilled, student_macro_f1: float, registry: Registry, run_id: str
+) -> Distilled:
+    """How much of its teachers the student has, which is also logged to its MLflow run."""
+    told = taught.model_copy(update={"student_valid_macro_f1": student_macro_f1})
+    registry.tag(run_id, {"distilled_from": ", ".join(map(str, told.teachers))})
+    figures = {f"teacher.{name}.macro_f1": f1 for name, f1 in told.test_macro_f1.items()}
+    figures |= {"teacher.valid_macro_f1": told.teacher_valid_macro_f1, "teacher.kept": told.kept}
+    registry.log_metrics(run_id, figures)
+    log.info(
+        "the student keeps %.1f %% of its teachers' macro-F1 on validation (%.4f of %.4f)",
+        100 * told.kept, student_macro_f1, told.teacher_valid_macro_f1,
+    )  # fmt: skip
+    return told
+
+
 def _make_student(
     task: TaskConfig, source: TeacherSource, picked: StudentConfig, folder: Path
 ) -> None:
     """Writes the encoder that training starts from, and the teacher's heads where they fit."""
     if picked.of == "backbone":
         encoder = load_encoder(task.train.backbone, dropout=task.train.dropout)
-        pick_layers(encoder, picked.layers).save_pretrained(folder)  # type: ignore[operator]
+        pick_layers(encoder, picked.layers).save_pretrained(folder)
         return
     if source.task.train.adapter is not None:
         raise ConfigError(
@@ -249,7 +247,7 @@ def _make_student(
             f"cannot be made of these; leave distil.student out, or take another teacher"
         )
     model = source.model()
-    pick_layers(model.encoder, picked.layers).save_pretrained(folder)  # type: ignore[operator]
+    pick_layers(model.encoder, picked.layers).save_pretrained(folder)
     ways = [(each.pooling, each.window_pooling) for each in (source.task.train, task.train)]
     if ways[0] != ways[1] or source.task.prompt is not None:
         return  # heads that were made for another vector

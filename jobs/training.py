@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from jobs.logs import configure_logging
 from jobs.ray_training import (
     errors_left_in,
     is_first_rank,
     last_state,
+    prepare_worker,
     report_state,
     run_workers,
     tell,
@@ -34,7 +31,7 @@ from schemas.manifest import write_atomically
 from schemas.task import TaskConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pipeline.heads import HeadSlice
     from pipeline.model.distil.lesson import Lesson
@@ -58,11 +55,12 @@ def run_training(config: TaskConfig, place: TrainingRun, *, pad_id: int, fingerp
     }
     run_workers(
         _worker, work, config=config.train, folder=place.folder, key=fingerprint[:16],
-        describe=_describe, what=f"training run {place.name}",
+        describe=describe_epoch, what=f"training run {place.name}",
     )  # fmt: skip
 
 
-def _describe(epoch: Mapping[str, Any]) -> str:
+def describe_epoch(epoch: Mapping[str, Any]) -> str:
+    """What the log says of a line of `fit_and_save`."""
     if "recipe" in epoch:
         return f"recipe: {epoch['recipe']}"
     best = " (best so far)" if epoch["is_best"] else ""
@@ -73,10 +71,14 @@ def _describe(epoch: Mapping[str, Any]) -> str:
 
 
 def _worker(work: dict[str, Any]) -> None:
-    configure_logging("finetune")
-    folder = Path(work["folder"])
+    prepare_worker("finetune", threads=work["threads"])
+    config, folder = TaskConfig.model_validate(work["task"]), Path(work["folder"])
     with errors_left_in(folder):
-        _train(TaskConfig.model_validate(work["task"]), folder, work)
+        parts = prepare(config, folder)
+        fit_and_save(
+            partial(learn, parts, config, folder, pad_id=work["pad_id"]), parts.model, parts.recipe,
+            folder=folder, checkpoint=folder / "checkpoint", tokenizer=folder / "tokenizer.json",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -137,24 +139,26 @@ def learn(
     )  # fmt: skip
 
 
-def _train(config: TaskConfig, folder: Path, work: dict[str, Any]) -> None:
-    use_threads(work["threads"])
-    parts = prepare(config, folder)
-    tell(folder, {"recipe": str(parts.recipe)})
-    progress = learn(
-        parts, config, folder,
-        pad_id=work["pad_id"], resume=last_state(), on_epoch=partial(_report, folder),
-    )  # fmt: skip
+def fit_and_save(
+    loop: Callable[..., Progress],
+    model: Classifier,
+    recipe: Recipe,
+    *,
+    folder: Path,
+    checkpoint: Path,
+    tokenizer: Path,
+) -> None:
+    """Trains `model` by a `loop` that waits for `resume` and `on_epoch`, in a Ray worker.
+
+    Recipe and epochs are told in `folder`, where the first rank leaves `progress.json` when the
+    checkpoint is complete.
+    """
+    tell(folder, {"recipe": str(recipe)})
+    progress = loop(resume=last_state(), on_epoch=partial(_report, folder))
     if is_first_rank():
-        save_checkpoint(parts.model, folder / "checkpoint", tokenizer=folder / "tokenizer.json")
-        told = progress.__dict__ | {"recipe": str(parts.recipe)}
+        save_checkpoint(model, checkpoint, tokenizer=tokenizer)
+        told = progress.__dict__ | {"recipe": str(recipe)}
         write_atomically(folder / "progress.json", json.dumps(told).encode())
-
-
-def use_threads(number: int) -> None:
-    """Has this process compute with so many threads, and tokenizers with none of their own."""
-    torch.set_num_threads(number)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 def _report(folder: Path, progress: Progress, state: dict[str, Any], is_best: bool) -> None:

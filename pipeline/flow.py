@@ -19,7 +19,7 @@ from schemas.reasons import Reason, Stage
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pipeline.clean import Cleaner
     from pipeline.heads import Answer, Decision
@@ -135,9 +135,7 @@ class TextFlow:
         """
         if self._tokenizer is None:
             raise ConfigError("this text flow was made without a tokenizer")
-        template = self._tokenizer.pair if len(prepared.texts) == 2 else self._tokenizer.single
-        parts = self._tokenizer.tokenize(list(prepared.texts))
-        made = make_windows(parts, prepared.texts, template=template, config=self._window)
+        made = windows_of(prepared.texts, self._tokenizer, self._window)
         if not self._first_window_only or len(made.windows) == 1:
             return made
         return Windows(made.windows[:1], truncated=True)
@@ -168,12 +166,27 @@ class TextFlow:
         return Prepared(
             record=record,
             texts=texts,
-            text_hash=hashlib.sha256("\x1f".join(texts).encode()).hexdigest()[:32],
+            text_hash=hash_of(texts),
             lang=lang,
             flags=flags,
             truncated=cut != list(record.texts),
             to_review=to_review,
         )
+
+
+def hash_of(texts: Sequence[str]) -> str:
+    """The `text_hash` of clean texts."""
+    return hashlib.sha256("\x1f".join(texts).encode()).hexdigest()[:32]
+
+
+def windows_of(texts: Sequence[str], tokenizer: Tokenizer, config: WindowConfig) -> Windows:
+    """All windows of a record's one or two texts; see `make_windows`."""
+    return make_windows(
+        tokenizer.tokenize(list(texts)),
+        texts,
+        template=tokenizer.pair if len(texts) == 2 else tokenizer.single,
+        config=config,
+    )
 
 
 class ScoringFlow:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pipeline.window import Tokens, WindowTemplate
+    from schemas.cloze import ClozeConfig
     from schemas.head import HeadConfig
 
 
@@ -118,19 +119,17 @@ def word_ids(
         ConfigError: a word is not one token, is unknown, or is the same token as another word.
     """
     return {
-        name: _head_words(name, head, tokenizer)
+        name: _head_words(name, head.labels, head.cloze, tokenizer)
         for name, head in heads.items()
         if head.cloze is not None
     }
 
 
 def _head_words(
-    name: str, head: HeadConfig, tokenizer: ClozeTokenizer
+    name: str, labels: tuple[str, ...], cloze: ClozeConfig, tokenizer: ClozeTokenizer
 ) -> tuple[tuple[int, ...], ...]:
-    if head.cloze is None:
-        raise ValueError(f"head {name!r} has no cloze")
-    gap = _gap(head.cloze.prompt, tokenizer)
-    words = [(label, word) for label in head.labels for word in head.cloze.words[label]]
+    gap = _gap(cloze.prompt, tokenizer)
+    words = [(label, word) for label in labels for word in cloze.words[label]]
     tokens = tokenizer.tokenize([gap.left + word for _, word in words])
     found: dict[int, str] = {}
     ids: dict[str, list[int]] = {}
@@ -143,7 +142,7 @@ def _head_words(
             )
         found[token_id] = word
         ids.setdefault(label, []).append(token_id)
-    return tuple(tuple(ids[label]) for label in head.labels)
+    return tuple(tuple(ids[label]) for label in labels)
 
 
 def _only_id(name: str, word: str, whole: Tokens, gap: _Gap, *, unk_id: int | None) -> int:

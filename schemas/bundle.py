@@ -44,7 +44,8 @@ class GateResult(Document):
 class VariantFacts(Document):
     """What a variant weighs and how fast it is on one host: one thread, a window a call.
 
-    `resident_mib` is of a process that only loads it, in `load_ms`. None where not measured.
+    `resident_mib` is the most that a process holds which only loads it, in `load_ms`. None where
+    not measured.
     """
 
     megabytes: float

@@ -177,6 +177,10 @@ class ModelRef(Document):
     version: str
     digest: str
 
+    def address(self, *, local: str) -> str:
+        """Where the registry has it; `local` for one that was never registered."""
+        return local if self.version == LOCAL_VERSION else f"models:/{self.name}/{self.version}"
+
 
 class CascadeRef(Document):
     """A smaller model that answers first, and the confidence by head that it must reach."""

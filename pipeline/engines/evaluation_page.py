@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.engines.evaluation_heads import head_section, range_of
 from pipeline.engines.evaluation_plots import curve_plot
-from pipeline.engines.page_parts import page_head, percent, style, table, tiles
+from pipeline.engines.page_parts import percent, table, tiles, whole_page
 from pipeline.model.findings import Diagnosis
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pipeline.model.evaluation import Evaluation
     from pipeline.model.findings import Finding
     from pipeline.model.label_errors import Suspect
@@ -35,17 +36,7 @@ def write_evaluation_page(evaluation: Evaluation, path: Path) -> None:
         "<h2>Suspected label errors</h2>",
         _label_errors(evaluation),
     ]
-    inside = page_head(title, style=f"<style>\n{style()}\n{_own_style()}</style>")
-    body = "\n".join(parts)
-    path.write_text(
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>{inside}</head>\n'
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n",
-        encoding="utf-8",
-    )
-
-
-def _own_style() -> str:
-    return Path(__file__).with_name("evaluation_page.css").read_text(encoding="utf-8")
+    path.write_text(whole_page(title, parts, own_style="evaluation_page.css"), encoding="utf-8")
 
 
 def _in_words(evaluation: Evaluation) -> str:

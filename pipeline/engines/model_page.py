@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.engines.evaluation_plots import variant_plot
-from pipeline.engines.page_parts import page_head, style, table, tiles
+from pipeline.engines.page_parts import table, tiles, whole_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from schemas.bundle import BundleSpec, GateResult, HeadMetrics, VariantFacts
     from schemas.sweep import Sweep
@@ -48,14 +48,7 @@ def write_model_page(
         "<h2>The file itself</h2>",
         _NETRON,
     ]
-    own = Path(__file__).with_name("evaluation_page.css").read_text(encoding="utf-8")
-    inside = page_head(title, style=f"<style>\n{style()}\n{own}</style>")
-    body = "\n".join(parts)
-    path.write_text(
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>{inside}</head>\n'
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n",
-        encoding="utf-8",
-    )
+    path.write_text(whole_page(title, parts, own_style="evaluation_page.css"), encoding="utf-8")
 
 
 def _tiles(spec: BundleSpec) -> str:
@@ -82,9 +75,10 @@ def _variants(spec: BundleSpec) -> str:
     return (
         f'<div class="wide">{table(titles, lines, kind="compact")}</div>'
         f'<p class="faint">Measured with ONNX Runtime {escape(spec.host.onnxruntime)} on a CPU '
-        f"with {escape(features)}: one thread, one window a call. Resident is what a process holds "
-        "that only loads the file. Answers are compared with PyTorch's, of the head where fewest "
-        "are the same; quality is of validation records, on which the variant was chosen.</p>"
+        f"with {escape(features)}: one thread, one window a call. Resident is the most that a "
+        "process holds which only loads the file. Answers are compared with PyTorch's, of the head "
+        "where fewest are the same; quality is of validation records, on which the variant was "
+        "chosen.</p>"
     )
 
 
@@ -149,10 +143,11 @@ def _gates(spec: BundleSpec) -> Iterator[str]:
 
 
 def _gate(gate: GateResult) -> list[str]:
-    verdict, mark = ("passed", "passed") if gate.passed else ("failed", "failed")
+    verdict = "passed" if gate.passed else "failed"
     return [
         escape(gate.variant), escape(gate.gate), f"{gate.value:.5g}",
-        f"{escape(gate.rule)} {gate.threshold:.5g}", f'<span class="mark {mark}">{verdict}</span>',
+        f"{escape(gate.rule)} {gate.threshold:.5g}",
+        f'<span class="mark {verdict}">{verdict}</span>',
     ]  # fmt: skip
 
 

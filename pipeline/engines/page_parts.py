@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
-def style() -> str:
-    """The one stylesheet."""
-    return Path(__file__).with_name("quality_pages.css").read_text(encoding="utf-8")
+def style(name: str = "quality_pages.css") -> str:
+    """A stylesheet, by default that of all pages."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def page_head(title: str, *, style: str) -> str:
@@ -24,10 +24,11 @@ def page_head(title: str, *, style: str) -> str:
     )
 
 
-def whole_page(title: str, parts: Iterable[str]) -> str:
-    """A whole page that stands alone, its style in it."""
+def whole_page(title: str, parts: Iterable[str], *, own_style: str | None = None) -> str:
+    """A whole page that stands alone, its style in it, with its `own_style` sheet behind."""
     body = "\n".join(parts)
-    inside = page_head(title, style=f"<style>\n{style()}</style>")
+    sheets = style() if own_style is None else f"{style()}\n{style(own_style)}"
+    inside = page_head(title, style=f"<style>\n{sheets}</style>")
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>{inside}</head>\n'
         f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"

@@ -26,7 +26,7 @@ import schemas
 from pipeline.bundle import load_spec
 from schemas.bundle import BUNDLE_FILE, BundleSpec
 from schemas.errors import ArtifactError, ConfigError
-from schemas.manifest import ModelRef
+from schemas.manifest import LOCAL_VERSION, ModelRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -279,7 +279,8 @@ def _holds(folder: Path, digest: str) -> bool:
 
 
 def _local(folder: Path) -> tuple[ModelRef, Path]:
-    return ModelRef(name=folder.name, version="local", digest=load_spec(folder).digest), folder
+    digest = load_spec(folder).digest
+    return ModelRef(name=folder.name, version=LOCAL_VERSION, digest=digest), folder
 
 
 @contextmanager

@@ -45,10 +45,7 @@ class BackboneTokenizer:
     @property
     def pad_id(self) -> int:
         """Id to pad with; 0 where the vocabulary has no padding token."""
-        for name in ("[PAD]", "<pad>"):
-            if (token_id := self._tokenizer.token_to_id(name)) is not None:
-                return int(token_id)
-        return 0
+        return self._first_id("[PAD]", "<pad>") or 0
 
     @property
     def vocabulary_size(self) -> int:
@@ -59,18 +56,12 @@ class BackboneTokenizer:
     def unk_id(self) -> int | None:
         """Id of the unknown token; None where the vocabulary can spell everything."""
         named = getattr(self._tokenizer.model, "unk_token", None)
-        for name in (named, "[UNK]", "<unk>"):
-            if name and (token_id := self._tokenizer.token_to_id(name)) is not None:
-                return int(token_id)
-        return None
+        return self._first_id(*([named] if named else []), "[UNK]", "<unk>")
 
     @property
     def mask_id(self) -> int | None:
         """Id of the mask token; None where the vocabulary has none."""
-        for name in MASKS:
-            if (token_id := self._tokenizer.token_to_id(name)) is not None:
-                return int(token_id)
-        return None
+        return self._first_id(*MASKS)
 
     def tokenize(self, texts: list[str]) -> list[Tokens]:
         """Ids and offsets of each text, without control tokens: no text can make one."""
@@ -81,6 +72,11 @@ class BackboneTokenizer:
             else self._without_control(text, encoding.ids, encoding.offsets)
             for text, encoding in zip(texts, encodings, strict=True)
         ]
+
+    def _first_id(self, *names: str) -> int | None:
+        """Id of the first of these tokens that the vocabulary has."""
+        ids = map(self._tokenizer.token_to_id, names)
+        return next((int(token_id) for token_id in ids if token_id is not None), None)
 
     def _control_ids(self) -> frozenset[int]:
         """Ids that only the encoder may put: every special token but the unknown one."""

@@ -10,6 +10,7 @@ from peft import LoraConfig as PeftConfig
 from peft.tuners.lora import LoraModel
 from torch import nn
 
+from pipeline.model.recipe import weight_counts
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,13 +45,7 @@ def low_rank_updates(encoder: nn.Module, config: LoraConfig | None) -> Iterator[
         target_modules=_targets(encoder, config),
     )
     updated = LoraModel(encoder, settings, "default")
-    log.info(
-        "LoRA: %d of the encoder's %d weights are trained",
-        *(
-            sum(weight.numel() for weight in encoder.parameters() if weight.requires_grad or whole)
-            for whole in (False, True)
-        ),
-    )
+    log.info("LoRA: %d of the encoder's %d weights are trained", *weight_counts(encoder))
     yield
     updated.merge_and_unload(safe_merge=True)
     for name, weight in encoder.named_parameters():

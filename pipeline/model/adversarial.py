@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch import nn
+    from transformers import PreTrainedModel
 
 
 class EmbeddingAdversary:
@@ -23,8 +24,8 @@ class EmbeddingAdversary:
     in several texts of a batch moves the same way in all of them.
     """
 
-    def __init__(self, encoder: nn.Module, *, epsilon: float) -> None:
-        self._weight: nn.Parameter = encoder.get_input_embeddings().weight  # type: ignore[operator]
+    def __init__(self, encoder: PreTrainedModel, *, epsilon: float) -> None:
+        self._weight: nn.Parameter = encoder.get_input_embeddings().weight
         self._epsilon = epsilon
 
     @contextmanager

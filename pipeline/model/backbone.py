@@ -17,8 +17,7 @@ from schemas.errors import ArtifactError, ConfigError
 from schemas.fingerprint import digest_of_file
 
 if TYPE_CHECKING:
-    from torch import nn
-    from transformers import PretrainedConfig
+    from transformers import PretrainedConfig, PreTrainedModel
 
 # As BERT and its relatives call it, and as DistilBERT and ModernBERT do.
 _HIDDEN_DROPOUT = ("hidden_dropout_prob", "dropout")
@@ -50,7 +49,7 @@ def locate(backbone: str) -> str:
     return str(folder)
 
 
-def load_encoder(backbone: str, *, dropout: float) -> nn.Module:
+def load_encoder(backbone: str, *, dropout: float) -> PreTrainedModel:
     """The pretrained encoder, without the pooler that classification by mean or [CLS] never uses.
 
     `dropout` is that of hidden states; attention weights are not dropped.
@@ -66,7 +65,7 @@ def load_encoder(backbone: str, *, dropout: float) -> nn.Module:
         options = {"add_pooling_layer": False} if takes_pooler else {}
         if Path(place, PRUNED_FILE).is_file():
             return load_pruned(Path(place), partial(model_class, config, **options))
-        encoder: nn.Module = AutoModel.from_pretrained(place, config=config, **options)
+        encoder: PreTrainedModel = AutoModel.from_pretrained(place, config=config, **options)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ArtifactError(f"train.backbone {backbone!r} cannot be loaded: {error}") from error
     return encoder
@@ -81,7 +80,7 @@ def with_dropout(config: PretrainedConfig, dropout: float) -> PretrainedConfig:
 
 
 @torch.no_grad()
-def check_length(encoder: nn.Module, *, max_tokens: int, setting: str) -> None:
+def check_length(encoder: PreTrainedModel, *, max_tokens: int, setting: str) -> None:
     """Makes sure that `encoder` has positions for `max_tokens`; leaves it in evaluation.
 
     Raises:

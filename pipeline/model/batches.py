@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from pipeline.batch import window_inputs
+from pipeline.model.window_pooling import pool_windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from torch import Tensor, nn
+    from torch import Tensor
+    from transformers import PreTrainedModel
 
     from pipeline.model.labelled import Example
+    from pipeline.model.network import Classifier
     from pipeline.window import Window
-    from schemas.task import TrainConfig
+    from schemas.task import TrainConfig, WindowPooling
 
 PAD_MULTIPLE = 8
 _BATCHES_PER_GROUP = 50  # how many batches are sorted by length together
@@ -88,7 +91,9 @@ def micro_batches(
     return [share[start : start + size] for start in range(0, longest, size)]
 
 
-def tensor_inputs(model: nn.Module, windows: Sequence[Window], *, pad_id: int) -> dict[str, Tensor]:
+def tensor_inputs(
+    model: Classifier, windows: Sequence[Window], *, pad_id: int
+) -> dict[str, Tensor]:
     """The tensors `(B, T)` that `model` takes for `windows`, on the model's device."""
     arrays = window_inputs(windows, pad_id=pad_id, multiple=PAD_MULTIPLE)
     if not takes_segments(model):
@@ -97,16 +102,34 @@ def tensor_inputs(model: nn.Module, windows: Sequence[Window], *, pad_id: int) -
     return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
 
 
+def pool_items(logits: Tensor, items: Sequence[Item], *, how: WindowPooling) -> Tensor:
+    """Logits `(B, L)` of items from those of their windows, read one after the other.
+
+    But for `attention` each item is one window.
+    """
+    if how != "attention":
+        return logits
+    rows = [place for place, item in enumerate(items) for _ in item.windows]
+    n_tokens = [window.n_tokens for item in items for window in item.windows]
+    return pool_windows(
+        logits,
+        torch.tensor(rows, device=logits.device),
+        torch.tensor(n_tokens, device=logits.device),
+        n_records=len(items),
+        how=how,
+    )
+
+
 def padded_length(windows: Sequence[Window]) -> int:
     """Tokens, padding included, of each row that `tensor_inputs` makes of `windows`."""
     return -(-max(window.n_tokens for window in windows) // PAD_MULTIPLE) * PAD_MULTIPLE
 
 
-def takes_segments(model: nn.Module) -> bool:
+def takes_segments(model: Classifier) -> bool:
     """Whether the encoder of `model` has more than one segment embedding."""
-    return has_segments(model.encoder)  # type: ignore[arg-type]
+    return has_segments(model.encoder)
 
 
-def has_segments(encoder: nn.Module) -> bool:
+def has_segments(encoder: PreTrainedModel) -> bool:
     """Whether an encoder has more than one segment embedding."""
     return int(getattr(encoder.config, "type_vocab_size", 0) or 0) > 1

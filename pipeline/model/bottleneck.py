@@ -11,10 +11,12 @@ from torch import nn
 
 from pipeline.model.backbone import locate
 from pipeline.model.layers import encoder_layers
+from pipeline.model.recipe import weight_counts
 from schemas.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedModel
 
     from schemas.train import AdapterConfig
 
@@ -48,7 +50,7 @@ class Bottleneck(nn.Module):
         return hidden + changed
 
 
-def insert_adapters(encoder: nn.Module, config: AdapterConfig | None) -> None:
+def insert_adapters(encoder: PreTrainedModel, config: AdapterConfig | None) -> None:
     """Gives each layer of `encoder` an adapter, that training starts at the pretrained function.
 
     They are children of the layers that they stand behind, so that all other weights keep their
@@ -62,11 +64,10 @@ def insert_adapters(encoder: nn.Module, config: AdapterConfig | None) -> None:
     layers = encoder_layers(encoder)
     ends = [end for end in map(_feed_forward_end, layers) if end is not None]
     if not layers or len(ends) != len(layers):
-        kind = getattr(encoder.config, "model_type", type(encoder).__name__)
         raise ConfigError(
-            f"train.adapter: got a backbone of kind {kind!r}, in whose layers none of "
-            f"{', '.join(_FEED_FORWARD_ENDS)} is there to put an adapter behind; use train.lora or "
-            f"train.frozen_layers"
+            f"train.adapter: got a backbone of kind {encoder.config.model_type!r}, in whose layers "
+            f"none of {', '.join(_FEED_FORWARD_ENDS)} is there to put an adapter behind; use "
+            f"train.lora or train.frozen_layers"
         )
     for end in ends:
         end.add_module(_CHILD, Bottleneck(end.out_features, config.width))
@@ -82,13 +83,7 @@ def freeze_around_adapters(encoder: nn.Module, config: AdapterConfig | None) -> 
         trains = _is_adapters(name) or (config.norms and is_norm)
         for weight in module.parameters(recurse=False):
             weight.requires_grad = trains
-    log.info(
-        "adapters: %d of the encoder's %d weights are trained",
-        *(
-            sum(weight.numel() for weight in encoder.parameters() if weight.requires_grad or whole)
-            for whole in (False, True)
-        ),
-    )
+    log.info("adapters: %d of the encoder's %d weights are trained", *weight_counts(encoder))
 
 
 def check_has_none(backbone: str) -> None:
@@ -145,8 +140,7 @@ def _feed_forward_end(layer: nn.Module) -> nn.Linear | None:
 
 def _through_adapter(end: nn.Module, _: tuple[Tensor, ...], output: Tensor) -> Tensor:
     """A hook, so that the layer itself and the names of its weights stay as they are."""
-    adapter: Bottleneck = end.get_submodule(_CHILD)  # type: ignore[assignment]
-    changed: Tensor = adapter(output)
+    changed: Tensor = end.get_submodule(_CHILD)(output)
     return changed
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import shutil
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +30,7 @@ from pipeline.model.metrics import fit_temperature, head_metrics
 from pipeline.model.model_file import model_files
 from pipeline.model.outputs import Outputs, fit_scope, run_encoder, with_scope
 from pipeline.model.sweep import Rescue, Sample, rescue
+from pipeline.model.text_features import sampled
 from pipeline.model.variants import VariantMaker
 from pipeline.model.verification import write_verification
 from schemas.bundle import (
@@ -125,12 +125,15 @@ def make_bundle(
     variant = choose_variant(task.compress.prefer, gates)
     choice = reason_for(variant, task.compress.prefer, gates)
     log.info("chosen variant: %s", choice)
-    pooling = task.train.window_pooling
-    encoder = OnnxEncoder(files[variant])
-    valid = run_encoder(encoder, splits["valid"], pooling=pooling)
+    valid = watch.said[files[variant]]
     temperatures = _temperatures(valid, splits["valid"], heads)
     test = splits["test"] or splits["valid"]
-    outputs = run_encoder(encoder, test, pooling=pooling)
+    compared: set[Variant] = {variant, "fp32"}
+    encoders = {name: OnnxEncoder(files[name]) for name in compared}
+    outputs = {
+        name: run_encoder(encoder, test, pooling=task.train.window_pooling)
+        for name, encoder in encoders.items()
+    }
     scopes = _scopes(valid, splits["valid"], head_slices(task.heads, temperatures))
     calibrated = head_slices(task.heads, temperatures, scopes=scopes)
     spec = BundleSpec(
@@ -148,13 +151,8 @@ def make_bundle(
         near_duplicates=dict(source.near_duplicates),
         conflicting_labels=dict(source.conflicting_labels),
         distilled=source.distilled,
-        metrics=_metrics(outputs, test, calibrated, seed=task.train.seed),
-        fp32_metrics=_metrics(
-            run_encoder(OnnxEncoder(files["fp32"]), test, pooling=pooling),
-            test,
-            heads,
-            seed=task.train.seed,
-        ),
+        metrics=_metrics(outputs[variant], test, calibrated, seed=task.train.seed),
+        fp32_metrics=_metrics(outputs["fp32"], test, heads, seed=task.train.seed),
         baseline_metrics=measure_baselines(splits, heads, seed=task.train.seed),
         gates=tuple(gates),
         host=describe_host(),
@@ -170,8 +168,8 @@ def make_bundle(
             folder / VERIFICATION_FILE,
             task,
             splits["valid"],
-            fp32=OnnxEncoder(files["fp32"]),
-            shipped=encoder,
+            fp32=encoders["fp32"],
+            shipped=encoders[variant],
             tokenizer=tokenizer,
         ),
         export=maker.describe(variant, files[variant]),
@@ -181,15 +179,14 @@ def make_bundle(
     shutil.rmtree(work)  # kept only where no variant passed, for a person to look at
     (folder / CARD_FILE).write_text(model_card(spec), encoding="utf-8")
     spec.write(folder / BUNDLE_FILE)  # last: its existence means that the bundle is complete
-    return Bundled(spec, facts, outputs, test, sweeps=tuple(measured.sweeps))
+    return Bundled(spec, facts, outputs[variant], test, sweeps=tuple(measured.sweeps))
 
 
 def _variant_maker(
     model: Classifier, splits: Mapping[str, list[Example]], task: TaskConfig, work: Path
 ) -> VariantMaker:
-    chooser = random.Random(task.train.seed)  # noqa: S311 - a sample, not a secret
     pool = [example.windows[0] for example in splits["train"] + splits["valid"]]
-    calibration = chooser.sample(pool, min(task.compress.calibration_texts, len(pool)))
+    calibration = sampled(pool, limit=task.compress.calibration_texts, seed=task.train.seed)
     return VariantMaker(model, task.compress, calibration=calibration, work=work)
 
 
@@ -231,8 +228,7 @@ def _measure_gates(
 def _sample(
     valid: list[Example], task: TaskConfig, heads: tuple[HeadSlice, ...], fp32: Path
 ) -> Sample:
-    chooser = random.Random(task.train.seed)  # noqa: S311 - a sample, not a secret
-    texts = chooser.sample(valid, min(task.compress.sweep_texts, len(valid)))
+    texts = sampled(valid, limit=task.compress.sweep_texts, seed=task.train.seed)
     return Sample.of(fp32, texts, heads, pooling=task.train.window_pooling)
 
 

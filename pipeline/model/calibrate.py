@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 from onnxruntime.quantization.calibrate import (
     CalibraterBase,
-    CalibrationDataReader,
     CalibrationMethod,
     HistogramCollector,
     MinMaxCalibrater,
@@ -85,17 +84,17 @@ class _Outputs:
 
     def __init__(self, model: Path, augmented: Path) -> None:
         calibrater = CalibraterBase(model, OPERATORS, str(augmented))
-        self._names, infos = calibrater.select_tensors_to_calibrate(calibrater.model)
+        names, infos = calibrater.select_tensors_to_calibrate(calibrater.model)
         known = {output.name for output in calibrater.model.graph.output}
-        calibrater.model.graph.output.extend(infos[name] for name in sorted(self._names - known))
+        calibrater.model.graph.output.extend(infos[name] for name in sorted(names - known))
+        self._names = sorted(names)
         onnx.save(calibrater.model, str(augmented), save_as_external_data=has_data_file(model))
         calibrater.create_inference_session()
         self._session = calibrater.infer_session
 
     def of(self, feed: dict[str, Any]) -> dict[str, npt.NDArray[np.float32]]:
         """Activations of one window by name."""
-        names = sorted(self._names)
-        return dict(zip(names, self._session.run(names, feed), strict=True))
+        return dict(zip(self._names, self._session.run(self._names, feed), strict=True))
 
 
 def _empty_histograms(extremes: TensorsData, method: Method) -> HistogramCollector:
@@ -137,8 +136,8 @@ def _feed(window: Window, input_names: Sequence[str]) -> dict[str, Any]:
     return {name: inputs[name] for name in input_names}
 
 
-class _OneFeed(CalibrationDataReader):  # type: ignore[misc]
-    """One window a time, since a calibrater keeps what it is given until it has read it all."""
+class _OneFeed:
+    """A `CalibrationDataReader` of one window: a calibrater keeps all that it reads of one."""
 
     def __init__(self, feed: dict[str, Any]) -> None:
         self._feeds: Iterator[dict[str, Any]] = iter([feed])

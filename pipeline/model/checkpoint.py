@@ -59,7 +59,7 @@ def save_checkpoint(model: Classifier, folder: Path, *, tokenizer: Path) -> None
     if is_pruned(model.encoder):
         save_pruned(model.encoder, folder, weights=plain)
     else:
-        model.encoder.save_pretrained(folder, state_dict=plain)  # type: ignore[operator]
+        model.encoder.save_pretrained(folder, state_dict=plain)
     save_file(model.heads.state_dict(), folder / HEADS_FILE)
     if adapters := adapter_weights(model.encoder):
         save_file(adapters, folder / ADAPTERS_FILE)

@@ -15,13 +15,13 @@ from scipy.stats import binomtest
 from pipeline.bundle import load_spec
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.engines.tokenizer import BackboneTokenizer
+from pipeline.flow import windows_of
 from pipeline.heads import head_slices
 from pipeline.model.head_quality import known_answers
 from pipeline.model.labelled import label_matrix
 from pipeline.model.outputs import run_encoder
 from pipeline.model.resampling import Interval, Patterns, interval
 from pipeline.prompt import prompted
-from pipeline.window import make_windows
 from schemas.bundle import MODEL_FILE, TOKENIZER_FILE, BundleSpec
 from schemas.manifest import Document
 
@@ -154,16 +154,9 @@ def _read_anew(examples: Sequence[Example], tokenizer: Path, spec: BundleSpec) -
     """The same records as another model's tokenizer and windows see them."""
     reader = prompted(BackboneTokenizer(tokenizer), spec.task.prompt)
     return [
-        replace(
-            example,
-            windows=make_windows(
-                reader.tokenize(list(example.texts)), example.texts,
-                template=reader.pair if len(example.texts) == 2 else reader.single,
-                config=spec.task.window,
-            ).windows,
-        )
+        replace(example, windows=windows_of(example.texts, reader, spec.task.window).windows)
         for example in examples
-    ]  # fmt: skip
+    ]
 
 
 def _is_same_head(name: str, mine: BundleSpec, theirs: BundleSpec) -> bool:

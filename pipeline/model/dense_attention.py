@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from pipeline.model.layers import encoder_layers
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from transformers import PreTrainedModel
+    from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
 
 class DenseAttention(nn.Module):
@@ -21,7 +26,7 @@ class DenseAttention(nn.Module):
     windows of a few hundred tokens that costs about as much.
     """
 
-    def __init__(self, original: nn.Module) -> None:
+    def __init__(self, original: LongformerSelfAttention) -> None:
         super().__init__()
         self.original = original
 
@@ -49,8 +54,8 @@ class DenseAttention(nn.Module):
         """Marks `(T, T)` the pairs of tokens within half of the attention window."""
         # A sum over a row of ones, so that the length stays free in the graph.
         places = torch.ones_like(hidden_states[0, :, 0], dtype=torch.int64).cumsum(0)
-        reach = int(self.original.one_sided_attn_window_size)  # type: ignore[arg-type]
-        return (places[:, None] - places[None, :]).abs() <= reach
+        distance = (places[:, None] - places[None, :]).abs()
+        return torch.le(distance, self.original.one_sided_attn_window_size)
 
     def _attend(self, hidden_states: Tensor, is_seen: Tensor, *, kind: str) -> Tensor:
         """Attention `(B, T, H)` by the projections of one kind, over keys that are seen."""
@@ -63,17 +68,16 @@ class DenseAttention(nn.Module):
         return (weights @ value).transpose(1, 2).flatten(2)
 
     def _heads(self, projected: Tensor) -> Tensor:
-        n_heads = int(self.original.num_heads)  # type: ignore[arg-type]
-        return projected.unflatten(2, (n_heads, -1)).transpose(1, 2)  # type: ignore[no-untyped-call, no-any-return]
+        return torch.unflatten(projected, 2, (self.original.num_heads, -1)).transpose(1, 2)
 
 
 @contextmanager
-def dense_attention(encoder: nn.Module) -> Iterator[None]:
+def dense_attention(encoder: PreTrainedModel) -> Iterator[None]:
     """Inside the block a Longformer encoder attends without chunks and pads nothing."""
-    layers: Any = encoder.encoder.layer  # type: ignore[union-attr]
+    layers: list[Any] = encoder_layers(encoder)
     for layer in layers:
         layer.attention.self = DenseAttention(layer.attention.self)
-    encoder._pad_to_window_size = _pad_nothing  # type: ignore[assignment]
+    encoder._pad_to_window_size = _pad_nothing
     try:
         yield
     finally:

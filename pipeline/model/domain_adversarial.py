@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pipeline.model.batches import Item
     from pipeline.model.extra_loss import WholeBatch
+    from pipeline.model.network import Classifier
     from pipeline.window import Window
     from schemas.task import TrainConfig
     from schemas.train import DomainAdversarialConfig, Precision
@@ -55,13 +56,12 @@ class DomainLoss(nn.Module):
         self._precision, self._pad_id, self._seed = precision, pad_id, seed
         self._right, self._read = 0, 0
         self._vectors = torch.empty(0)
-        self._models: tuple[nn.Module, ...] = ()  # no child: its weights are not this loss's
+        self._models: tuple[Classifier, ...] = ()  # no child: its weights are not this loss's
 
-    def attach(self, model: nn.Module) -> None:
+    def attach(self, model: Classifier) -> None:
         """See `ExtraLoss`; a window's vector is what the heads read."""
         self._models = (model,)
-        heads: nn.Module = model.heads  # type: ignore[assignment]
-        self._hook = heads.register_forward_pre_hook(self._keep)
+        self._hook = model.heads.register_forward_pre_hook(self._keep)
         self.to(next(model.parameters()).device)
 
     def detach(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.bundle import text_flow
 from pipeline.model.labelled import Example, load_examples, save_examples
-from pipeline.model.pretrain.corpus import survey_texts, texts_digest
+from pipeline.model.pretrain.corpus import survey_texts, texts_alone, texts_digest
 from pipeline.read import read_shard
 from pipeline.rows import Rejected
 from schemas.errors import DataContractError
@@ -35,9 +35,7 @@ def survey_domain(task: TaskConfig, home: Home, *, spool: Path) -> Survey | None
     """
     if task.train.domain_adversarial is None:
         return None
-    corpus = {"corpus": task.train.domain_adversarial.corpus}
-    pretrain = task.pretrain.model_copy(update=corpus)
-    return survey_texts(task.model_copy(update={"pretrain": pretrain}), home, spool=spool)
+    return survey_texts(task, task.train.domain_adversarial.corpus, home, spool=spool)
 
 
 def with_domain(digest: str, found: Survey | None) -> str:
@@ -90,9 +88,7 @@ def read_domain(
     Raises:
         DataContractError: no text is left.
     """
-    data = task.data.model_copy(update={"id_column": None})
-    contract = task.contract.model_copy(update={"columns": {}})
-    flow = text_flow(task.model_copy(update={"data": data, "contract": contract}), tokenizer)
+    flow = text_flow(texts_alone(task), tokenizer)
     rejected: Counter[str] = Counter()
     texts: dict[str, Example] = {}
     for shard in found.shards:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 import torch
-from torch import nn
 
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.model.batches import takes_segments
@@ -26,6 +25,8 @@ from schemas.errors import ArtifactError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pipeline.model.network import Classifier
+
 OPSET = 17  # the legacy exporter's newest; its graph is the one ONNX Runtime fuses attention in
 OUTPUT = "logits"
 # Exporters take an axis of one for a constant, and one of the traced example for the only one.
@@ -35,7 +36,7 @@ _EXPORTERS = ("torch", "transformers", "onnx")
 
 
 def export_onnx(
-    model: nn.Module, path: Path, *, max_weight_bytes: int = MAX_WEIGHT_BYTES
+    model: Classifier, path: Path, *, max_weight_bytes: int = MAX_WEIGHT_BYTES
 ) -> tuple[str, ...]:
     """Writes `model` with dynamic batch and length; answers the input names in graph order.
 
@@ -120,22 +121,19 @@ def describe_export(path: Path) -> Export:
 
 
 @contextmanager
-def _attention_as_operators(model: nn.Module) -> Iterator[None]:
+def _attention_as_operators(model: Classifier) -> Iterator[None]:
     """Has attention traced operator by operator.
 
     PyTorch's fused attention is exported with masks for rows of NaN, which cost ONNX Runtime a
     tenth of the time in INT8. Parity on fully masked rows is the gates' to measure. Longformer's
     attention is its own, and is traced without its chunks.
     """
-    encoder = getattr(model, "encoder", None)
-    if getattr(getattr(encoder, "config", None), "model_type", "") == "longformer":
-        with dense_attention(model.encoder):  # type: ignore[arg-type]
+    encoder = model.encoder
+    if encoder.config.model_type == "longformer":
+        with dense_attention(encoder):
             yield
         return
-    before = getattr(getattr(encoder, "config", None), "_attn_implementation", None)
-    if encoder is None or before is None:
-        yield
-        return
+    before = encoder.config._attn_implementation
     encoder.set_attn_implementation("eager")
     try:
         yield

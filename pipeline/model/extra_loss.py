@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from pipeline.model.batches import Item
+    from pipeline.model.network import Classifier
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class ExtraLoss(Protocol):
     and may make passes of its own. A rank whose part of the batch is empty does not call it.
     """
 
-    def attach(self, model: nn.Module) -> None:
+    def attach(self, model: Classifier) -> None:
         """Told once which model makes the passes, to hook into its heads or layers."""
 
     def detach(self) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.model.gate_checks import at_least, at_most
+from pipeline.model.model_file import model_files
 from schemas.bundle import VariantFacts
 
 if TYPE_CHECKING:
@@ -96,8 +97,7 @@ def _facts(path: Path, turns: Sequence[Sequence[float]]) -> VariantFacts:
 
 def file_megabytes(path: Path) -> float:
     """Megabytes (10^6 bytes) of a model, the weights beside it included."""
-    beside = path.with_name(f"{path.name}.data")
-    return sum(file.stat().st_size for file in (path, beside) if file.exists()) / 1e6
+    return sum(file.stat().st_size for file in model_files(path)) / 1e6
 
 
 def _loading(path: Path) -> dict[str, Any]:

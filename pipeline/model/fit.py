@@ -14,7 +14,7 @@ import torch
 
 from pipeline.model.adapters import low_rank_updates
 from pipeline.model.batches import batches, training_items
-from pipeline.model.labelled import Example, label_matrix
+from pipeline.model.labelled import Example, label_matrices
 from pipeline.model.losses import HeadLosses, plain_loss
 from pipeline.model.metrics import gate_metric
 from pipeline.model.ranks import gather, rank_and_world, ranks_for
@@ -24,10 +24,12 @@ from schemas.errors import ConfigError, DataContractError
 from schemas.fingerprint import digest_of
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
+    from transformers import PreTrainedModel
 
     from pipeline.heads import HeadSlice
     from pipeline.model.extra_loss import ExtraLoss
+    from pipeline.model.network import Classifier
     from pipeline.model.recipe import Recipe
     from schemas.task import TrainConfig
 
@@ -55,7 +57,7 @@ OnEpoch = Callable[[Progress, dict[str, Any], bool], None]
 
 
 def fit(  # noqa: PLR0913 - a training run has that many parts
-    model: nn.Module,
+    model: Classifier,
     *,
     train: Sequence[Example],
     valid: Sequence[Example],
@@ -87,10 +89,9 @@ def fit(  # noqa: PLR0913 - a training run has that many parts
         )
     check_precision(config, next(model.parameters()).device.type)
     torch.manual_seed(config.seed)  # what LoRA starts from
-    encoder: nn.Module = model.encoder  # type: ignore[assignment]
     with (
-        low_rank_updates(encoder, config.lora),
-        recomputed_activations(encoder, config.gradient_checkpointing),
+        low_rank_updates(model.encoder, config.lora),
+        recomputed_activations(model.encoder, config.gradient_checkpointing),
     ):
         fitting = _Fit(
             model, train, valid, heads, config, recipe, pad_id, on_epoch, extra_losses, label_weight
@@ -99,7 +100,7 @@ def fit(  # noqa: PLR0913 - a training run has that many parts
 
 
 @contextmanager
-def recomputed_activations(encoder: nn.Module, is_asked: bool) -> Iterator[None]:
+def recomputed_activations(encoder: PreTrainedModel, is_asked: bool) -> Iterator[None]:
     """Inside the block, where asked, layers forget what happens in them and do it again.
 
     Raises:
@@ -109,20 +110,20 @@ def recomputed_activations(encoder: nn.Module, is_asked: bool) -> Iterator[None]
         yield
         return
     try:
-        encoder.activation_checkpointing_enable()  # type: ignore[operator]
+        encoder.activation_checkpointing_enable()
     except ValueError as error:
         raise ConfigError(
             f"train.gradient_checkpointing: the backbone does not support it ({error}); "
             f"use train.accumulate_steps to save memory"
         ) from error
     yield
-    encoder.activation_checkpointing_disable()  # type: ignore[operator]
-    encoder.disable_input_require_grads()  # type: ignore[operator]
+    encoder.activation_checkpointing_disable()
+    encoder.disable_input_require_grads()
 
 
 @dataclass
 class _Fit:
-    model: nn.Module
+    model: Classifier
     train: Sequence[Example]
     valid: Sequence[Example]
     heads: tuple[HeadSlice, ...]
@@ -155,7 +156,7 @@ class _Fit:
         return progress
 
     def _stepper(self) -> Stepper:
-        targets = self._targets(self.train)
+        targets = label_matrices(self.train, self.heads)
         device = next(self.model.parameters()).device
         n_items = len(training_items(self.train, self.config, epoch=0))
         return Stepper(
@@ -224,15 +225,10 @@ class _Fit:
         merged = np.zeros((len(self.valid), logits.shape[1]), dtype=np.float32)
         for rows, values in gather((mine, logits)):
             merged[rows] = values
-        targets = self._targets(self.valid)
+        targets = label_matrices(self.valid, self.heads)
         known = {name: torch.from_numpy(rows) for name, rows in targets.items()}
         loss = plain_loss(torch.from_numpy(merged), known, self.heads)
         return gate_metric(merged, targets, self.heads), float(loss)
-
-    def _targets(self, examples: Sequence[Example]) -> dict[str, np.ndarray[Any, Any]]:
-        return {
-            head.name: label_matrix(list(examples), head.name, head.config) for head in self.heads
-        }
 
     def _state(self, progress: Progress, *, is_best: bool) -> dict[str, Any]:
         weights = self.model.state_dict()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
 
 from pipeline.batch import window_inputs
 from pipeline.engines.onnx_session import OnnxEncoder
@@ -23,7 +22,6 @@ from pipeline.model.gate_checks import (
     macro_f1_drop,
     neighbour_effect,
 )
-from pipeline.model.gate_inputs import parity_batches
 from pipeline.model.labelled import Example, label_matrix
 from pipeline.model.metrics import MIN_SLICE_ROWS
 from pipeline.model.outputs import Outputs, run_encoder
@@ -34,11 +32,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pipeline.heads import HeadSlice
+    from pipeline.model.network import Classifier
     from pipeline.window import Window
     from schemas.bundle import GateResult
     from schemas.task import CompressConfig, Variant
 
-__all__ = ["TorchEncoder", "choose_variant", "neighbour_effect", "parity_batches", "parity_gate"]
 PARITY = "parity"
 # What to try where a gate of that name fails; the name of a head or language follows some names.
 _ADVICE = {
@@ -71,7 +69,7 @@ class Watch:
 class TorchEncoder:
     """The fine-tuned model as an `Encoder`, one window a call: what variants are compared with."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Classifier) -> None:
         self._model = model.eval()
         self._names = ["input_ids", "attention_mask"]
         if takes_segments(model):
@@ -168,9 +166,9 @@ def choose_variant(prefer: Sequence[Variant], gates: Sequence[GateResult]) -> Va
         ArtifactError: none did; the message has each failed gate with its number, by how much it
             failed, and what to try.
     """
+    measured = {gate.variant for gate in gates}
     for variant in prefer:
-        own = _gates_of(variant, gates)
-        if own and all(gate.passed for gate in own):
+        if variant in measured and all(gate.passed for gate in _gates_of(variant, gates)):
             return variant
     failed = [gate for gate in gates if not gate.passed]
     kinds = dict.fromkeys(gate.gate.partition(".")[0] for gate in failed)

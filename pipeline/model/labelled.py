@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pipeline.flow import Prepared
+    from pipeline.heads import HeadSlice
     from schemas.task import HeadConfig, TrainConfig
 
 Split = Literal["train", "valid", "test"]
@@ -136,6 +137,13 @@ def label_matrix(examples: Sequence[Example], head: str, config: HeadConfig) -> 
     OUTSIDE is MISSING here: no label is there to be learnt or met.
     """
     return target_matrix([example.targets[head] for example in examples], config)
+
+
+def label_matrices(
+    examples: Sequence[Example], heads: Sequence[HeadSlice]
+) -> dict[str, npt.NDArray[Any]]:
+    """The `label_matrix` of each head, by its name."""
+    return {head.name: label_matrix(examples, head.name, head.config) for head in heads}
 
 
 def target_matrix(targets: Sequence[Target], config: HeadConfig) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""A process that only loads a model, and tells how long it took and what it holds then."""
+"""A process that only loads a model, and tells how long it took and what it held at most."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from pipeline.engines.onnx_session import OnnxEncoder
 def main() -> None:
     """Loads the model that the first argument names; one line of JSON on standard output."""
     started = time.perf_counter()
-    encoder = OnnxEncoder(Path(sys.argv[1]))
+    OnnxEncoder(Path(sys.argv[1]))
     load_ms = (time.perf_counter() - started) * 1e3
     found = {"load_ms": round(load_ms, 1), "resident_mib": float(peak_rss_mib())}
     sys.stdout.write(json.dumps(found) + "\n")
-    del encoder

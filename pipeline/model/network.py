@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from pipeline.model.cloze import ClozeHeads
     from schemas.task import WindowPooling
 
@@ -26,7 +28,7 @@ class Classifier(nn.Module):
 
     def __init__(
         self,
-        encoder: nn.Module,
+        encoder: PreTrainedModel,
         *,
         n_logits: int,
         pooling: Pooling,
@@ -41,7 +43,7 @@ class Classifier(nn.Module):
         self.n_logits = n_logits
         self.dropout = nn.Dropout(dropout)
         n_outputs = n_logits + (window_pooling == "attention")
-        self.heads = nn.Linear(int(encoder.config.hidden_size), n_outputs)  # type: ignore[union-attr, arg-type]
+        self.heads = nn.Linear(encoder.config.hidden_size, n_outputs)
         nn.init.normal_(self.heads.weight, std=0.02)
         nn.init.zeros_(self.heads.bias)
         if cloze is not None and cloze.n_logits == n_outputs:

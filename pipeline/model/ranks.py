@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
 
+    from pipeline.model.network import Classifier
     from schemas.task import TrainConfig
 
+Trained = TypeVar("Trained", bound=nn.Module)
 _WHOLE = StateDictOptions(full_state_dict=True)
 
 
@@ -41,7 +43,7 @@ class Ranks(Protocol):
     rank: int
     world: int
     module: nn.Module
-    trained: nn.Module
+    trained: Classifier
 
     def passing(self, *, is_last: bool) -> AbstractContextManager[None]:
         """Surrounds a forward and backward pass; in a step's last one gradients are averaged."""
@@ -56,19 +58,19 @@ class Ranks(Protocol):
         """Takes up such a state."""
 
 
-def ranks_for(model: nn.Module, config: TrainConfig) -> Ranks:
+def ranks_for(model: Classifier, config: TrainConfig) -> Ranks:
     """How `train.strategy` has the ranks of this process group train `model`."""
     _, world = rank_and_world()
     return Shards(model) if config.strategy == "fsdp" and world > 1 else Replicas(model)
 
 
-class Replicas:
+class Replicas(Generic[Trained]):
     """Each rank has the whole model, gradients and optimizer state; or there is one rank only."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Trained) -> None:
         self.rank, self.world = rank_and_world()
         self.trained = model
-        self.module = DistributedDataParallel(model) if self.world > 1 else model
+        self.module: nn.Module = DistributedDataParallel(model) if self.world > 1 else model
 
     def passing(self, *, is_last: bool) -> AbstractContextManager[None]:
         """See `Ranks`."""
@@ -95,7 +97,7 @@ class Shards:
     what they are without shards; it costs one copy of the weights, of four that training needs.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Classifier) -> None:
         self.rank, self.world = rank_and_world()
         self._model = model
         self.trained = copy.deepcopy(model)
@@ -103,10 +105,10 @@ class Shards:
         mesh = init_device_mesh(device, (self.world,))
         # Layer by layer, so that only one layer's weights are whole at a time.
         # Layers that share their weights, as ALBERT's, are none: the model is sharded as one.
-        for layer in encoder_layers(self.trained.encoder):  # type: ignore[arg-type]
+        for layer in encoder_layers(self.trained.encoder):
             fully_shard(layer, mesh=mesh)
         self._sharded = fully_shard(self.trained, mesh=mesh)
-        self.module = self.trained
+        self.module: nn.Module = self.trained
 
     def passing(self, *, is_last: bool) -> AbstractContextManager[None]:
         """See `Ranks`."""

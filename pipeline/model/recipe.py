@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from pipeline.model.network import Classifier
     from schemas.task import TrainConfig
     from schemas.train import Precision
 
@@ -81,7 +82,11 @@ def choose_recipe(
 
 
 def parameter_groups(
-    model: nn.Module, config: TrainConfig, recipe: Recipe, *, beside: Sequence[nn.Parameter] = ()
+    model: Classifier,
+    config: TrainConfig,
+    recipe: Recipe,
+    *,
+    beside: Sequence[nn.Parameter] = (),
 ) -> list[dict[str, Any]]:
     """AdamW groups: lower rates for lower layers, no decay on norms and biases, heads on their own.
 
@@ -90,7 +95,7 @@ def parameter_groups(
     cloze heads took from pretraining as the highest. What is trained `beside` the model learns as
     fast as heads do.
     """
-    depth = int(model.encoder.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
+    depth = model.encoder.config.num_hidden_layers
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
@@ -133,14 +138,20 @@ def rate_factor(
     return factor
 
 
-def freeze_lowest(model: nn.Module, layers: int | None) -> None:
+def weight_counts(module: nn.Module) -> tuple[int, int]:
+    """How many of a module's weights are trained, and how many there are."""
+    counts = [(weight.numel(), weight.requires_grad) for weight in module.parameters()]
+    return sum(count for count, trained in counts if trained), sum(count for count, _ in counts)
+
+
+def freeze_lowest(model: Classifier, layers: int | None) -> None:
     """Keeps embeddings and the `layers` lowest layers as they are; None freezes nothing.
 
     Embeddings are half of a small encoder: without them a step moves that much less memory.
     """
     if layers is None:
         return
-    depth = int(model.encoder.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
+    depth = model.encoder.config.num_hidden_layers
     for name, parameter in model.named_parameters():
         if not name.startswith(("heads.", "cloze.")) and layer_of(name, depth) <= layers:
             parameter.requires_grad = False

@@ -13,9 +13,8 @@ from pipeline.model.window_pooling import pool_windows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torch import nn
-
     from pipeline.model.labelled import Example
+    from pipeline.model.network import Classifier
     from schemas.task import WindowPooling
 
 _WINDOWS_AT_ONCE = 64
@@ -23,7 +22,7 @@ _WINDOWS_AT_ONCE = 64
 
 @torch.no_grad()
 def record_logits(
-    model: nn.Module, examples: Sequence[Example], *, pad_id: int, how: WindowPooling = "mean"
+    model: Classifier, examples: Sequence[Example], *, pad_id: int, how: WindowPooling = "mean"
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Logits `(N, L)` of records, those of their windows pooled; leaves `model` in evaluation."""
     limit = 1 if how == "first" else None
@@ -32,8 +31,7 @@ def record_logits(
     ]
     pairs.sort(key=lambda pair: pair[0].n_tokens)
     model.eval()
-    n_columns = int(model.heads.out_features)  # type: ignore[union-attr, arg-type]
-    read = [torch.empty(0, n_columns)]
+    read = [torch.empty(0, model.heads.out_features)]
     for start in range(0, len(pairs), _WINDOWS_AT_ONCE):
         windows = [window for window, _ in pairs[start : start + _WINDOWS_AT_ONCE]]
         read.append(model(**tensor_inputs(model, windows, pad_id=pad_id)).float().cpu())

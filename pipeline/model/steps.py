@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.model.adversarial import EmbeddingAdversary
-from pipeline.model.batches import micro_batches, padded_length, tensor_inputs
+from pipeline.model.batches import micro_batches, padded_length, pool_items, tensor_inputs
 from pipeline.model.extra_loss import WholeBatch
 from pipeline.model.losses import known_counts
 from pipeline.model.r_drop import r_drop_loss
 from pipeline.model.ranks import average_gradients, sum_over_ranks, whole_number
 from pipeline.model.recipe import parameter_groups, rate_factor
-from pipeline.model.window_pooling import pool_windows
 from schemas.errors import ConfigError, DivergenceError
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ class Stepper:
         self.scaler = torch.amp.GradScaler(self.device, enabled=self.recipe.precision == "fp16")
         self.adversary = (
             None if config.adversarial_epsilon is None
-            else EmbeddingAdversary(trained.encoder, epsilon=config.adversarial_epsilon)  # type: ignore[arg-type]
+            else EmbeddingAdversary(trained.encoder, epsilon=config.adversarial_epsilon)
         )  # fmt: skip
 
     def step(self, batch: Sequence[Item]) -> StepFacts:
@@ -156,10 +155,13 @@ class Stepper:
         inputs = tensor_inputs(self.ranks.trained, windows * passes, pad_id=self.pad_id)
         with passes_in(self.recipe.precision, self.device):
             logits = self.ranks.module(**inputs)
-        answers = [self._pooled(part, items) for part in logits.float().chunk(passes)]
+        answers = [
+            pool_items(part, items, how=self.config.window_pooling)
+            for part in logits.float().chunk(passes)
+        ]
         targets = self._targets(items)
         losses = [self.losses(each, targets, counts=whole.known) for each in answers]
-        loss: Tensor = sum(losses) / passes  # type: ignore[assignment]
+        loss = torch.stack(losses).mean()
         if passes == 2:
             one, other = answers
             apart = r_drop_loss(one, other, self.heads, n_items=whole.n_items)
@@ -168,22 +170,8 @@ class Stepper:
             loss = loss + sum(extra(items, each, batch=whole) for each in answers) / passes
         loss = loss * weight
         # Gradients are averaged over ranks; the losses of shares are parts of one to be summed.
-        self.scaler.scale(loss * self.ranks.world).backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(self.scaler.scale(loss * self.ranks.world))
         return loss.detach()
-
-    def _pooled(self, logits: Tensor, items: Sequence[Item]) -> Tensor:
-        """Logits `(B, L)` of items from those of their windows."""
-        if self.config.window_pooling != "attention":
-            return logits  # each item is one window
-        rows = [place for place, item in enumerate(items) for _ in item.windows]
-        n_tokens = [window.n_tokens for item in items for window in item.windows]
-        return pool_windows(
-            logits,
-            torch.tensor(rows, device=logits.device),
-            torch.tensor(n_tokens, device=logits.device),
-            n_records=len(items),
-            how="attention",
-        )
 
     def _update(self) -> float:
         """Moves the weights; answers the gradient's norm."""

@@ -134,7 +134,7 @@ def rescue(
     """Looks for the first preferred variant that passes, with parts of it FP32 where need be.
 
     Does so where `compress.keep_fp32` is `auto`; with `compress.sweep` the first quantized variant
-    is swept even if it passes. Variants that are changed are replaced in `files`' own places.
+    is swept even if it passes. A variant that is saved takes the failed one's place in `files`.
     """
     config, found = maker.config, Rescue(list(gates))
     if config.keep_fp32 != "auto" and not config.sweep:
@@ -181,9 +181,9 @@ def _keep_worst(
         gates = measure(sweep.variant, trial)
         if all(gate.passed for gate in gates):
             log.info("%s passes with %s in FP32", sweep.variant, ", ".join(order[:n]))
-            files[sweep.variant] = maker.keep(sweep.variant, order[:n])
-            # Once more in its own place, where what it said is looked up later on.
-            return measure(sweep.variant, files[sweep.variant])
+            # It may stay where it is: with the first that passes the trials end.
+            files[sweep.variant], maker.kept[sweep.variant] = trial, order[:n]
+            return gates
     return []
 
 

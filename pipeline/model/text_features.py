@@ -7,7 +7,7 @@ character n-grams need no word borders, which many scripts do not write.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pipeline.model.labelled import Example
+
+T = TypeVar("T")
 
 MAX_ROWS = 50_000  # a linear model gains little from more, and takes minutes for them
 MAX_CHARS = 5_000  # of a text: what is behind that hardly moves its frequencies
@@ -50,9 +52,9 @@ def tfidf(n_texts: int, *, max_features: int = _MAX_FEATURES) -> FeatureUnion:
     )
 
 
-def sampled(examples: Sequence[Example], *, limit: int, seed: int) -> list[Example]:
-    """All examples, or a random `limit` of them, in their order."""
-    if len(examples) <= limit:
-        return list(examples)
+def sampled(items: Sequence[T], *, limit: int, seed: int) -> list[T]:
+    """All items, or a random `limit` of them, in their order."""
+    if len(items) <= limit:
+        return list(items)
     chooser = random.Random(seed)  # noqa: S311 - a sample, not a secret
-    return [examples[row] for row in sorted(chooser.sample(range(len(examples)), limit))]
+    return [items[place] for place in sorted(chooser.sample(range(len(items)), limit))]

@@ -101,13 +101,8 @@ class VariantMaker:
             block_size=self.config.block_size, exclude=exclude,
         )  # fmt: skip
 
-    def keep(self, variant: Variant, names: tuple[str, ...]) -> Path:
-        """Replaces a variant by one in which the parts called `names` are FP32."""
-        self.kept[variant] = names
-        return self.make(variant, keep=names, target=self._place(variant))
-
     def trial(self, variant: Variant, keep: Sequence[str]) -> Path:
-        """The same in a place that the next trial overwrites."""
+        """A variant in which the parts called `keep` are FP32; the next trial overwrites it."""
         return self.make(variant, keep=keep, target=self._place("trial"))
 
     def describe(self, variant: Variant, path: Path) -> Export:

@@ -8,7 +8,6 @@ that made the bundle. No text is in it, but the ids of a text can be turned back
 from __future__ import annotations
 
 import json
-import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +21,7 @@ from pipeline.engines.host import this_host
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.heads import head_slices
-from pipeline.model.facts import file_megabytes, measure_facts
+from pipeline.model.facts import measure_facts
 from pipeline.model.gate_checks import (
     agreement,
     at_least,
@@ -34,6 +33,7 @@ from pipeline.model.gate_checks import (
 from pipeline.model.gate_inputs import ODD_TEXTS, odd_windows, random_windows
 from pipeline.model.labelled import target_matrix
 from pipeline.model.outputs import Outputs
+from pipeline.model.text_features import sampled
 from pipeline.window import Window
 from schemas.bundle import MODEL_FILE, TOKENIZER_FILE, VERIFICATION_FILE
 from schemas.errors import ArtifactError
@@ -112,8 +112,7 @@ def write_verification(
 def _text_rows(task: TaskConfig, valid: Sequence[Example]) -> Iterator[Reference]:
     if task.compress.verification == "synthetic":
         return
-    chooser = random.Random(task.train.seed)  # noqa: S311 - a sample, not a secret
-    for example in chooser.sample(list(valid), min(_TEXTS, len(valid))):
+    for example in sampled(valid, limit=_TEXTS, seed=task.train.seed):
         yield Reference("text", example.windows[0], targets=dict(example.targets))
 
 
@@ -172,18 +171,17 @@ class Verification:
         """
         tokenizer = BackboneTokenizer(self._folder / TOKENIZER_FILE)
         encoder = OnnxEncoder(self._folder / MODEL_FILE)
+        windows = [row.window for row in self._rows]
         here = self._outputs([_logits(encoder, r, pad_id=tokenizer.pad_id) for r in self._rows])
         made = self._outputs([row["shipped"] for row in self._table])
         variant, config = self._spec.variant, self._spec.task.compress
         change = _largest_change(here, made)
+        facts = measure_facts({variant: self._folder / MODEL_FILE}, windows)[variant]
         gates = [
             at_least(variant, "tokenizer_agreement", self._same_tokens(tokenizer), 1.0),
             at_least(variant, "finite_outputs", finite_share(here.logits), 1.0),
-            at_most(
-                variant, "neighbour_effect",
-                window_neighbour_effect(encoder, [row.window for row in self._rows]), 0.0,
-            ),
-        ]  # fmt: skip
+            at_most(variant, "neighbour_effect", window_neighbour_effect(encoder, windows), 0.0),
+        ]
         for head in head_slices(self._spec.task.heads):
             alike = agreement(made, here, head)
             name = f"host_agreement.{head.name}"
@@ -192,17 +190,14 @@ class Verification:
         if variant == "fp32":
             gates.append(at_most(variant, "logit_change", change, config.max_logit_difference_fp32))
         if config.max_file_mb is not None:
-            megabytes = file_megabytes(self._folder / MODEL_FILE)
-            gates.append(at_most(variant, "file_mb", megabytes, config.max_file_mb))
+            gates.append(at_most(variant, "file_mb", facts.megabytes, config.max_file_mb))
         return HostVerification(
             bundle=self._spec.digest,
             measured_on=this_host(),
             gates=tuple(gates),
-            facts=measure_facts(
-                {variant: self._folder / MODEL_FILE}, [row.window for row in self._rows]
-            )[variant],
+            facts=facts,
             largest_change=change,
-            windows=len(self._rows),
+            windows=len(windows),
             texts=len(self._texts()),
         )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,16 @@ def tiny_home(home: Home, tiny_task: Any, tiny_bundle: Path) -> Home:
     raw = tiny_task.model_dump(mode="json")
     raw["score"] |= {"model": f"path:{tiny_bundle}", "workers": 2}
     home.tasks.mkdir()
+    (home.tasks / "tiny.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
+    return home
+
+
+@pytest.fixture
+def train_home(home: Home, tiny_task: Any) -> Home:
+    """A home whose task `tiny` has nothing yet but its file."""
+    home.tasks.mkdir()
+    raw = tiny_task.model_dump(mode="json")
+    raw["train"] |= {"learning_rate": 5e-3, "epochs": 2, "threads_per_worker": 1}
     (home.tasks / "tiny.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
     return home
 
@@ -111,12 +122,42 @@ class FakeTrain:
 @pytest.fixture
 def fake_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTrain:
     """Stands for Ray Train; keeps what is reported below `tmp_path`."""
-    import ray.train
+    import ray.train.torch
 
-    # Imported here, so that the package itself is put back after the test, and not the fake.
+    # Imported whole: the package itself is put back after the test, and finds itself till then.
     fake = FakeTrain(tmp_path)
     monkeypatch.setattr(ray, "train", fake)
     return fake
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Tiny tensors gain nothing from threads, and on a busy machine wait for them very long."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def workers_here(
+    fake_train: FakeTrain, one_thread: None, monkeypatch: pytest.MonkeyPatch
+) -> FakeTrain:
+    """Has a training worker run in this process, with all around it but Ray's own processes."""
+    from jobs import ray_training
+
+    class Trainer:
+        def __init__(self, worker: Any, *, train_loop_config: dict[str, Any], **_: Any) -> None:
+            shutil.rmtree(fake_train.folder / "kept", ignore_errors=True)
+            # A worker has nothing of this process but plain data.
+            self.fit = partial(worker, json.loads(json.dumps(train_loop_config)))
+
+    monkeypatch.setattr(ray_training, "TorchTrainer", Trainer)
+    monkeypatch.setattr(ray_training, "ray_session", lambda **_: nullcontext())
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")  # as workers set it; undone afterwards
+    return fake_train
 
 
 @pytest.fixture(name="killing_a_worker")

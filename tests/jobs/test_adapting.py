@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import onnx
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from jobs import finetune
-from jobs.training import learn, prepare
 from pipeline.model.bottleneck import ADAPTERS_FILE
-from pipeline.model.checkpoint import save_checkpoint
 from schemas.training import TrainingRun
 
 if TYPE_CHECKING:
@@ -31,19 +28,6 @@ if TYPE_CHECKING:
 KEYWORDS = {"billing": "invoice", "technical": "crash", "shipping": "parcel"}
 
 
-def train_here(
-    config: TaskConfig, place: TrainingRun, *, pad_id: int, fingerprint: str
-) -> dict[str, Any]:
-    """What the workers do, without Ray."""
-    del fingerprint
-    parts = prepare(config, place.folder)
-    progress = learn(parts, config, place.folder, pad_id=pad_id, on_epoch=lambda *_: None)
-    save_checkpoint(parts.model, place.checkpoint, tokenizer=place.tokenizer)
-    told = vars(progress) | {"recipe": str(parts.recipe)}
-    (place.folder / "progress.json").write_text(json.dumps(told))
-    return told
-
-
 def write(home: Home, name: str, rows: list[dict[str, str]]) -> None:
     path: Path = home.root / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,10 +35,10 @@ def write(home: Home, name: str, rows: list[dict[str, str]]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("workers_here")
 def test_adapters_beside_a_target_domain_ship_without_its_classifier(
-    home: Home, tiny_task: TaskConfig, nightmill: Run, monkeypatch: pytest.MonkeyPatch
+    home: Home, tiny_task: TaskConfig, nightmill: Run
 ) -> None:
-    monkeypatch.setattr(finetune, "_train", train_here)
     chooser, rows = random.Random(2), []
     for number in range(90):
         queue = list(KEYWORDS)[number % 3]
@@ -66,7 +50,9 @@ def test_adapters_beside_a_target_domain_ship_without_its_classifier(
           [row | {"body": row["body"] + " urgent today"} for row in rows])  # fmt: skip
     home.tasks.mkdir()
     raw = tiny_task.model_dump(mode="json")
-    raw["train"] |= {"adapter": {"width": 6}, "domain_adversarial": {}, "epochs": 2}
+    raw["train"] |= {
+        "adapter": {"width": 6}, "domain_adversarial": {}, "epochs": 2, "threads_per_worker": 1,
+    }  # fmt: skip
     (home.tasks / "tiny.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
 
     done = nightmill("finetune", "tiny", "--run", "one", home=home)

@@ -85,6 +85,7 @@ def test_a_word_that_will_not_do_ends_the_job_before_a_text_is_read(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("workers_here")
 def test_a_cloze_head_is_trained_by_the_job(
     cloze_home: Home, nightmill: Run, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import date as Date
 
 import pytest
@@ -18,6 +18,7 @@ from jobs import cluster, node_check
 from jobs.cluster import Node, cluster_workers, worker_nodes
 from jobs.ray_session import ray_session
 from jobs.scoring import ShardTask
+from pipeline.engines.host import this_host
 from pipeline.publish import Partition
 from pipeline.run_report import describe_effort
 from schemas.errors import ArtifactError, ConfigError, TransientError
@@ -98,6 +99,19 @@ def test_nodes_that_do_not_come_end_the_job_for_now(monkeypatch):
         cluster_workers(score, shards=99),
     ):
         pytest.fail("a run began without its nodes")
+
+
+@pytest.mark.usefixtures("fake_cluster")
+@pytest.mark.parametrize("address", [None, "10.0.0.1:6379"])
+def test_the_kinds_of_all_hosts_that_will_score_are_known(address, tmp_path, monkeypatch):
+    """Each of them is asked for the bundle's gates before a row is scored."""
+    kinds = {"node 10.0.0.1": this_host(), "node 10.0.0.2": this_host()}
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(cluster, "ray_session", lambda **_: nullcontext())
+    monkeypatch.setattr(cluster, "check_nodes", lambda nodes, **_: kinds)
+    score = ScoreConfig(ray_address=address, workers=2)
+    with cluster.scoring_pool(score, shards=2, shared=tmp_path, files=[]) as pool:
+        assert pool.hosts == (kinds if address else {"this host": this_host()})
 
 
 def test_rows_never_pass_through_the_driver(tmp_path):
@@ -201,7 +215,8 @@ def refuse_strange_nodes(address, folder):
     with ray_session(cpus=0, address=address), pytest.MonkeyPatch.context() as patch:
         nodes = worker_nodes()
         where = nodes[0].address
-        node_check.check_nodes(nodes, shared=folder, files=[folder])
+        hosts = node_check.check_nodes(nodes, shared=folder, files=[folder])
+        assert hosts == {f"node {where}": this_host()}
         with pytest.raises(ConfigError, match=f"node {where} .* does not see {folder}/gone"):
             node_check.check_nodes(nodes, shared=folder, files=[folder / "gone"])
         ours = node_check.installed_software()

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 import pytest
-import torch
-import yaml
 from mlflow import MlflowClient
 
 from jobs import prune as job
@@ -23,7 +21,7 @@ from schemas.prune import Cut, Pruning, PruningFolder
 from schemas.training import Finetuned, TrainingRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from click.testing import Result
@@ -33,27 +31,15 @@ if TYPE_CHECKING:
 
     Run = Callable[..., Result]
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 KEYWORDS = {"billing": "invoice", "technical": "crash", "shipping": "parcel"}
 FILLER = ["the", "a", "my", "i", "it", "is", "was", "not", "please", "help", "today", "again"]
 HALF = ["compress.prune.neurons=0.5", "compress.prune.heads=0.5", "compress.prune.curve=[0.5]"]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Tiny tensors gain nothing from threads, and on a busy machine wait for them very long."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
-def train_home(home: Home, tiny_task: TaskConfig) -> Home:
+def train_home(train_home: Home) -> Home:
     """A home with labelled rows whose words decide the labels."""
-    home.tasks.mkdir()
-    raw = tiny_task.model_dump(mode="json")
-    raw["train"] |= {"learning_rate": 5e-3, "epochs": 2, "threads_per_worker": 1}
-    (home.tasks / "tiny.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
     chooser, records = random.Random(3), []
     for number in range(240):
         queue = list(KEYWORDS)[number % 3]
@@ -62,10 +48,10 @@ def train_home(home: Home, tiny_task: TaskConfig) -> Home:
             {"ticket_id": f"t{number}", "subject": " ".join(words), "body": str(number),
              "queue": queue, "topics": chooser.choice([[], ["price"]])}
         )  # fmt: skip
-    path = home.root / "labelled/tiny/rows.jsonl"
+    path = train_home.root / "labelled/tiny/rows.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return home
+    return train_home
 
 
 @pytest.fixture
@@ -257,7 +243,7 @@ def test_a_run_that_is_not_asked_to_be_smaller_is_told(train_home: Home, nightmi
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("workers_here")
 def test_a_bundle_is_made_of_the_pruned_and_recovered_model(
     train_home: Home, nightmill: Run, finetuned: Finetuned, monkeypatch: pytest.MonkeyPatch
 ) -> None:

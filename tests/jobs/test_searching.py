@@ -13,7 +13,7 @@ import yaml
 from mlflow import MlflowClient
 from ray import tune
 
-from jobs import finetune, search_trials, searching, training
+from jobs import search_trials, searching, training
 from jobs.search_journal import Failed, Journal, Told
 from jobs.search_trials import run_trial
 from jobs.searching import search_recipe
@@ -314,6 +314,7 @@ def test_a_journal_drops_what_a_kill_cut_off(tmp_path: Path) -> None:
     assert journal.note(Told(1, 1, 0.5, 2.0))
     assert not journal.note(Told(1, 1, 0.9, 2.0))
     assert journal.note(Failed(2, "ConfigError", "no such thing"))
+    assert not journal.note(Failed(2, "ConfigError", "told again"))
     with path.open("a") as file:
         file.write('{"trial": 1, "epo')
     again = Journal(path)
@@ -330,7 +331,9 @@ def labelled_home(home: Home, tiny_task: TaskConfig) -> Home:
     """A home with the task `tiny`, whose file leaves the rates open, and labelled rows."""
     home.tasks.mkdir()
     raw = tiny_task.model_dump(mode="json")
-    raw["train"] = {"backbone": tiny_task.train.backbone, "epochs": 3, "batch_size": 8}
+    raw["train"] = {
+        "backbone": tiny_task.train.backbone, "epochs": 3, "batch_size": 8, "threads_per_worker": 1,
+    }  # fmt: skip
     (home.tasks / "tiny.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
     folder = home.root / "labelled/tiny"
     folder.mkdir(parents=True)
@@ -344,22 +347,22 @@ def labelled_home(home: Home, tiny_task: TaskConfig) -> Home:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("workers_here")
 def test_the_run_trains_with_the_winner_and_says_so(
     labelled_home: Home,
     nightmill: Callable[..., Any],
     told_by: Callable[..., FakeTrials],
     monkeypatch: pytest.MonkeyPatch,
-    fake_train: Any,
 ) -> None:
     told_by([0.5, 0.6, 0.6], [0.5, 0.7, 0.9], [0.1])
     trained: list[TaskConfig] = []
+    original = training.run_training
 
-    def train(config: TaskConfig, place: TrainingRun, *, pad_id: int, **_: Any) -> Any:
+    def train(config: TaskConfig, place: TrainingRun, **named: Any) -> None:
         trained.append(config)
-        training._train(config, place.folder, {"threads": 1, "pad_id": pad_id})
-        return json.loads((place.folder / "progress.json").read_text())
+        original(config, place, **named)
 
-    monkeypatch.setattr(finetune, "_train", train)
+    monkeypatch.setattr(training, "run_training", train)
     outcome = nightmill(
         "finetune", "tiny", "--run", "r", "train.search.trials=3", home=labelled_home
     )

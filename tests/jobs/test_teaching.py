@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-import yaml
 from mlflow import MlflowClient
 from safetensors import safe_open
 
@@ -30,37 +29,30 @@ from schemas.load import load_task
 from schemas.training import Finetuned, TrainingRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from click.testing import Result
 
     from pipeline.model.distil.teacher import Logits
     from pipeline.model.fit import Progress
+    from pipeline.model.labelled import Split
     from schemas.home import Home
     from schemas.task import TaskConfig
 
     Run = Callable[..., Result]
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 QUEUES = ("billing", "technical", "shipping")
 KEYWORD = 20  # the token of the first queue
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Tiny tensors gain nothing from threads, and on a busy machine wait for them very long."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def record(number: int, *, split: str = "train", known: bool = True, turn: int = 0) -> Example:
+def record(number: int, *, split: Split = "train", known: bool = True, turn: int = 0) -> Example:
     """A record whose one keyword says its queue; with `turn` the label says another."""
     queue = number % 3
     ids = (2, 40 + number % 5, KEYWORD + queue, 40 + number % 7, 3)
     return Example(
-        f"r{number}", f"{number:032x}", split, "en", ("", "text"),  # type: ignore[arg-type]
+        f"r{number}", f"{number:032x}", split, "en", ("", "text"),
         (Window(ids, (0,) * len(ids), 0, 1),),
         {"queue": (queue + turn) % 3 if known else None, "topics": None},
     )  # fmt: skip
@@ -154,12 +146,8 @@ def test_a_teacher_that_is_not_there_is_named(home: Home) -> None:
 
 
 @pytest.fixture
-def taught_home(home: Home, tiny_task: TaskConfig) -> Home:
-    """A home with 120 labelled rows, and unlabelled ones of two nights."""
-    home.tasks.mkdir()
-    raw = tiny_task.model_dump(mode="json")
-    raw["train"] |= {"learning_rate": 5e-3, "epochs": 3, "threads_per_worker": 1}
-    (home.tasks / "tiny.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
+def taught_home(train_home: Home) -> Home:
+    """A home with 120 labelled rows, and 30 unlabelled ones of a night."""
     words = ("invoice", "crash", "parcel")
     rows = [
         {"ticket_id": f"t{n}", "subject": "help", "body": f"the {words[n % 3]} {n} again today",
@@ -167,13 +155,13 @@ def taught_home(home: Home, tiny_task: TaskConfig) -> Home:
         for n in range(120)
     ]  # fmt: skip
     for place, some in (("labelled/tiny", rows), ("incoming/tiny/date=2026-11-01", rows[:30])):
-        path = home.root / place / "rows.jsonl"
+        path = train_home.root / place / "rows.jsonl"
         path.parent.mkdir(parents=True)
         shown = [
             row | ({"body": f"please {row['body']}"} if "date" in place else {}) for row in some
         ]
         path.write_text("".join(json.dumps(row) + "\n" for row in shown), encoding="utf-8")
-    return home
+    return train_home
 
 
 @pytest.fixture
@@ -193,9 +181,9 @@ def big_run(taught_home: Home, tiny_task: TaskConfig, tiny_tokenizer_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("workers_here")
 def test_a_student_of_a_run_by_command(
-    taught_home: Home, big_run: TrainingRun, nightmill: Run, tmp_path: Path
+    taught_home: Home, big_run: TrainingRun, nightmill: Run
 ) -> None:
     settings = (
         "distil.teacher=run:big", "distil.student.layers=[0]", "distil.alpha=0.8",

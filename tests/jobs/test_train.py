@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from click.testing import Result
 
     from schemas.home import Home
-    from schemas.task import TaskConfig
 
     Run = Callable[..., Result]
 
@@ -55,16 +54,6 @@ def write_labelled(home: Home, *, rows: int = 240, **changes: Any) -> None:
     path = home.root / "labelled/tiny/rows.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-
-
-@pytest.fixture
-def train_home(home: Home, tiny_task: TaskConfig) -> Home:
-    """A home whose task `tiny` has nothing yet but its file."""
-    home.tasks.mkdir()
-    raw = tiny_task.model_dump(mode="json")
-    raw["train"] |= {"learning_rate": 5e-3, "epochs": 2, "threads_per_worker": 1}
-    (home.tasks / "tiny.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
-    return home
 
 
 @pytest.mark.slow

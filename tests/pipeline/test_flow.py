@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.clean import Cleaner
-from pipeline.flow import Outcome, Prepared, ScoringFlow, TextFlow, check_conservation
+from pipeline.flow import Outcome, Prepared, ScoringFlow, TextFlow, check_conservation, hash_of
 from pipeline.heads import head_slices
 from pipeline.inference import ModelInference
 from pipeline.rows import RawRow, Rejected
@@ -414,3 +414,11 @@ def test_a_model_that_reads_the_first_window_gets_no_other() -> None:
     assert [row.truncated for row in first.scored] == [True, False]
     assert [row.truncated for row in whole.scored] == [False, False]
     assert first.counters.windows_made == first.counters.windows_aggregated == 2
+
+
+def test_texts_and_their_borders_make_the_hash() -> None:
+    assert hash_of(["a", "b"]) == hash_of(("a", "b")) != hash_of(["ab"])
+    (item,) = text_flow().prepare(rows("a text"))
+    assert isinstance(item, Prepared)
+    assert item.text_hash == hash_of(["a text"])
+    assert len(item.text_hash) == 32

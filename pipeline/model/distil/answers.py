@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.staging import write_parquet
 from schemas.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -94,10 +94,7 @@ class AnswerFile:
                 "logits": pa.FixedSizeListArray.from_arrays(pa.array(flat), self._width),
             }
         ).replace_schema_metadata({_KEY: self._key})
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
-        pq.write_table(table, temporary, compression="zstd")
-        temporary.replace(self._path)
+        write_parquet(table, self._path)
 
 
 def _name(example: Example) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from typing import TYPE_CHECKING
 
@@ -28,11 +27,6 @@ def changed_texts(
     chooser = random.Random(key)  # noqa: S311 - a choice of words, not a secret
     changed = tuple(_changed(text, config, chooser) for text in texts)
     return None if changed == tuple(texts) else changed
-
-
-def hash_of(texts: Sequence[str]) -> str:
-    """As `Prepared.text_hash` is made."""
-    return hashlib.sha256("\x1f".join(texts).encode()).hexdigest()[:32]
 
 
 def _changed(text: str, config: AugmentConfig, chooser: random.Random) -> str:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor, nn
+    from transformers import PreTrainedModel
 
 # As BERT and its relatives, DistilBERT, and MPNet call them.
 _SEPARATE = (("query", "key", "value"), ("q_lin", "k_lin", "v_lin"), ("q", "k", "v"))
@@ -25,7 +26,7 @@ class Capture:
     """
 
     def __init__(
-        self, encoder: nn.Module, *, hidden: bool, layer: int | None, always: bool = False
+        self, encoder: PreTrainedModel, *, hidden: bool, layer: int | None, always: bool = False
     ) -> None:
         self._encoder, self._always = encoder, always
         self._hidden: tuple[Tensor, ...] = ()
@@ -51,9 +52,9 @@ class Capture:
             hook.remove()
         self._hooks.clear()
 
-    def _hook_projections(self, encoder: nn.Module, layer: int) -> tuple[str, ...]:
+    def _hook_projections(self, encoder: PreTrainedModel, layer: int) -> tuple[str, ...]:
         layers = encoder_layers(encoder)
-        family = str(getattr(encoder.config, "model_type", ""))
+        family = encoder.config.model_type
         if not layers or family in _TURNED:
             raise ConfigError(
                 f"distil.relations: got an encoder of the family {family!r}, whose queries and "

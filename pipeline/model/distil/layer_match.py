@@ -42,11 +42,10 @@ class LayerMatch(nn.Module):
         self._teacher = [teacher.eval().requires_grad_(False)]  # in a list it is no submodule
         relations, layer = config.relations, None
         if relations is not None:
-            layer = _depth(teacher) - 1
-            if relations.teacher_layer is not None:
-                layer = relations.teacher_layer
-            check_layers([layer], depth=_depth(teacher), setting="distil.relations.teacher_layer")
-        self._theirs = Capture(_encoder(teacher), hidden=self._hidden, layer=layer, always=True)
+            depth, layer = _depth(teacher), relations.teacher_layer
+            layer = depth - 1 if layer is None else layer
+            check_layers([layer], depth=depth, setting="distil.relations.teacher_layer")
+        self._theirs = Capture(teacher.encoder, hidden=self._hidden, layer=layer, always=True)
         self._left: list[_Seen] = []
         self._mean = EpochMean()
         self.projections = nn.ModuleList()
@@ -55,30 +54,29 @@ class LayerMatch(nn.Module):
     def _hidden(self) -> bool:
         return self._config.hidden is not None
 
-    def attach(self, model: nn.Module) -> None:
+    def attach(self, model: Classifier) -> None:
         """Hooks into the student's layers and makes the projections.
 
         Raises:
             ConfigError: its layers do not fit what is asked, or are not known.
         """
-        student = _encoder(model)
+        (teacher,) = self._teacher
         layer = None if self._config.relations is None else _depth(model) - 1
-        self._mine = Capture(student, hidden=self._hidden, layer=layer)
-        mine, theirs = _width(student), _width(_encoder(self._teacher[0]))
+        self._mine = Capture(model.encoder, hidden=self._hidden, layer=layer)
+        mine, theirs = (each.encoder.config.hidden_size for each in (model, teacher))
         if self._config.hidden is not None:
-            self._pairs = self._config.hidden.pairs or _spread(
-                _depth(model), _depth(self._teacher[0])
-            )
-            for side, depth in enumerate((_depth(model), _depth(self._teacher[0]))):
+            depths = _depth(model), _depth(teacher)
+            self._pairs = self._config.hidden.pairs or _spread(*depths)
+            for side, depth in enumerate(depths):
                 wanted = [pair[side] for pair in self._pairs]
                 check_layers(wanted, depth=depth + 1, setting="distil.hidden.pairs")
             if mine != theirs:
                 self.projections = _projections(len(self._pairs), mine, theirs, seed=self._seed)
         if self._config.relations is not None:
-            self._n_heads = _relation_heads(self._config, self._teacher[0], mine, theirs)
+            self._n_heads = _relation_heads(self._config, teacher, mine, theirs)
         device = next(model.parameters()).device
         self.to(device)
-        self._teacher[0].to(device)
+        teacher.to(device)
 
     def detach(self) -> None:
         """Takes the hooks away."""
@@ -178,17 +176,16 @@ def _spread(mine: int, theirs: int) -> tuple[tuple[int, int], ...]:
 
 def _projections(n: int, mine: int, theirs: int, *, seed: int) -> nn.ModuleList:
     generator = torch.Generator().manual_seed(seed)
-    made = nn.ModuleList(nn.Linear(mine, theirs, bias=False) for _ in range(n))
+    made = [nn.Linear(mine, theirs, bias=False) for _ in range(n)]
     for projection in made:
-        nn.init.normal_(projection.weight, std=1 / math.sqrt(mine), generator=generator)  # type: ignore[arg-type]
-    return made
+        nn.init.normal_(projection.weight, std=1 / math.sqrt(mine), generator=generator)
+    return nn.ModuleList(made)
 
 
 def _relation_heads(config: DistilConfig, teacher: Classifier, mine: int, theirs: int) -> int:
     asked = None if config.relations is None else config.relations.heads
     if asked is None:
-        n_heads = int(teacher.encoder.config.num_attention_heads)  # type: ignore[union-attr, arg-type]
-        return math.gcd(n_heads, math.gcd(mine, theirs))
+        return math.gcd(teacher.encoder.config.num_attention_heads, mine, theirs)
     if mine % asked or theirs % asked:
         raise ConfigError(
             f"distil.relations.heads: got {asked}, which does not divide the widths {mine} of the "
@@ -197,14 +194,5 @@ def _relation_heads(config: DistilConfig, teacher: Classifier, mine: int, theirs
     return asked
 
 
-def _encoder(model: nn.Module) -> nn.Module:
-    encoder: nn.Module = model.encoder  # type: ignore[assignment]
-    return encoder
-
-
-def _depth(model: nn.Module) -> int:
-    return int(model.encoder.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
-
-
-def _width(encoder: nn.Module) -> int:
-    return int(encoder.config.hidden_size)  # type: ignore[union-attr, arg-type]
+def _depth(model: Classifier) -> int:
+    return int(model.encoder.config.num_hidden_layers)

@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipeline.bundle import text_flow
+from pipeline.flow import hash_of, windows_of
 from pipeline.leakage import without_leaks
-from pipeline.model.distil.augment import changed_texts, hash_of
+from pipeline.model.distil.augment import changed_texts
 from pipeline.model.labelled import Example, split_of
+from pipeline.model.pretrain.corpus import texts_alone
 from pipeline.prompt import prompted
 from pipeline.read import read_shard
 from pipeline.rows import Rejected
-from pipeline.survey import Survey, find_inputs, survey
-from pipeline.window import make_windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from pipeline.engines.tokenizer import BackboneTokenizer
+    from pipeline.survey import Survey
     from schemas.distil import AugmentConfig
-    from schemas.home import Home
     from schemas.task import TaskConfig
-
-log = logging.getLogger(__name__)
-_ROWS_PER_SHARD = 100_000
-
-
-def survey_unlabelled(task: TaskConfig, address: str, home: Home, *, spool: Path) -> Survey:
-    """The files of `distil.unlabelled`, of all dates.
-
-    Raises:
-        DataContractError: there are none, or they lack a text column.
-        ConfigError, TransientError: see `find_inputs`.
-    """
-    return survey(
-        find_inputs(address.replace("{date}", "*"), home, date=None),
-        data=_of_texts(task).data,
-        home=home,
-        rows_per_shard=_ROWS_PER_SHARD,
-        spool=spool,
-    )
 
 
 def unlabelled_examples(
@@ -57,7 +36,7 @@ def unlabelled_examples(
 
     Left out are those that stand nearly in valid or test, would fall there, or are labelled.
     """
-    flow = text_flow(_of_texts(task), tokenizer)
+    flow = text_flow(texts_alone(task), tokenizer)
     seen = {example.text_hash for example in labelled}
     made, no_targets = [], dict.fromkeys(task.heads)
     for shard in found.shards:
@@ -95,14 +74,11 @@ def augmented_examples(
         if (text_hash := hash_of(texts)) in seen:
             continue
         seen.add(text_hash)
-        made_windows = make_windows(
-            reader.tokenize(list(texts)), texts,
-            template=reader.pair if len(texts) == 2 else reader.single, config=task.window,
-        ).windows  # fmt: skip
+        windows = windows_of(texts, reader, task.window).windows
         made.append(
             replace(
                 example, record_id=f"{example.record_id}#{number}", text_hash=text_hash,
-                texts=texts, windows=made_windows[: 1 if first_only else None],
+                texts=texts, windows=windows[: 1 if first_only else None],
                 targets=dict.fromkeys(task.heads),
             )
         )  # fmt: skip
@@ -117,10 +93,3 @@ def _copies(
             texts = changed_texts(example.texts, config, key=f"{seed}:{example.record_id}:{number}")
             if texts is not None:
                 yield example, number, texts
-
-
-def _of_texts(task: TaskConfig) -> TaskConfig:
-    """The task, asked for nothing but its texts: a record may come again on another date."""
-    data = task.data.model_copy(update={"id_column": None})
-    contract = task.contract.model_copy(update={"columns": {}})
-    return task.model_copy(update={"data": data, "contract": contract})

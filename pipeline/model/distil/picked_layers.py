@@ -7,35 +7,37 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pipeline.model.distil.capture import check_layers
-from pipeline.model.layers import encoder_layers
+from pipeline.model.layers import keep_layers, layers_path
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from torch import Tensor, nn
-    from transformers import PretrainedConfig
+    from torch import Tensor
+    from transformers import PreTrainedModel
 
 _SETTING = "distil.student.layers"
 
 
-def pick_layers(encoder: nn.Module, layers: Sequence[int]) -> nn.Module:
+def pick_layers(encoder: PreTrainedModel, layers: Sequence[int]) -> PreTrainedModel:
     """A new encoder with the embeddings and the `layers` of `encoder`, in evaluation.
 
     Raises:
         ConfigError: there are no such layers, or not to be had apart from the others.
     """
-    config: PretrainedConfig = encoder.config
-    depth = int(config.num_hidden_layers)
-    check_layers(layers, depth=depth, setting=_SETTING)
-    if not encoder_layers(encoder):
+    config = copy.deepcopy(encoder.config)
+    check_layers(layers, depth=config.num_hidden_layers, setting=_SETTING)
+    path = layers_path(encoder)
+    if path is None:
         raise ConfigError(
             f"{_SETTING}: the layers of the family {config.model_type!r} share their weights; "
             f"leave distil.student out"
         )
-    picked = type(encoder)(_shallower(config, layers), **_options(encoder))
+    kept = _renumbered(encoder.state_dict(), path, layers)
+    keep_layers(config, layers)
+    picked: PreTrainedModel = type(encoder)(config, **_options(encoder))
     try:
-        found = picked.load_state_dict(_renumbered(encoder, layers), strict=False)
+        found = picked.load_state_dict(kept, strict=False)
     except RuntimeError as error:  # pruned ones have shapes of their own
         raise ConfigError(
             f"{_SETTING}: the layers are not as large as their family's are ({error}); leave "
@@ -50,33 +52,18 @@ def pick_layers(encoder: nn.Module, layers: Sequence[int]) -> nn.Module:
     return picked.eval()
 
 
-def _options(encoder: nn.Module) -> dict[str, Any]:
+def _options(encoder: PreTrainedModel) -> dict[str, Any]:
     """BERT's kin have a pooler that we leave out, see `load_encoder`."""
     has_choice = hasattr(encoder, "pooler")
     return {"add_pooling_layer": encoder.pooler is not None} if has_choice else {}
 
 
-def _shallower(config: PretrainedConfig, layers: Sequence[int]) -> PretrainedConfig:
-    """The settings with as many layers, and of what is set by layer only theirs."""
-    depth, changed = int(config.num_hidden_layers), copy.deepcopy(config)
-    for name, value in config.to_dict().items():
-        if isinstance(value, list | tuple) and len(value) == depth:
-            setattr(changed, name, [value[layer] for layer in layers])
-    changed.num_hidden_layers = len(layers)
-    return changed
-
-
-def _renumbered(encoder: nn.Module, layers: Sequence[int]) -> dict[str, Tensor]:
-    """The weights of what stays, the layers' with their new numbers."""
-    (path,) = [
-        name
-        for name, module in encoder.named_modules()
-        if list(module.children()) == encoder_layers(encoder)
-    ]
+def _renumbered(state: Mapping[str, Tensor], path: str, layers: Sequence[int]) -> dict[str, Tensor]:
+    """The weights of what stays, those of the layers under `path` with their new numbers."""
     number = re.compile(rf"^{re.escape(path)}\.(\d+)\.")
     places = {layer: place for place, layer in enumerate(layers)}
     weights = {}
-    for name, weight in encoder.state_dict().items():
+    for name, weight in state.items():
         match = number.match(name)
         if match is None:
             weights[name] = weight

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pipeline.heads import HeadSlice
     from pipeline.model.batches import Item
     from pipeline.model.extra_loss import WholeBatch
+    from pipeline.model.network import Classifier
     from schemas.distil import DistilConfig
 
 
@@ -27,6 +28,8 @@ class SoftTargets(nn.Module):
     against the record's label.
     """
 
+    _taught: Tensor
+
     def __init__(self, taught: Tensor, heads: tuple[HeadSlice, ...], config: DistilConfig) -> None:
         super().__init__()
         self._heads, self._alpha, self._temperature = heads, config.alpha, config.temperature
@@ -34,7 +37,7 @@ class SoftTargets(nn.Module):
         # Not part of the state: these are read from their cache again.
         self.register_buffer("_taught", as_one(taught, config.ensemble), persistent=False)
 
-    def attach(self, model: nn.Module) -> None:
+    def attach(self, model: Classifier) -> None:
         """Moves the targets to the model's device."""
         self.to(next(model.parameters()).device)
 
@@ -43,7 +46,7 @@ class SoftTargets(nn.Module):
 
     def forward(self, items: Sequence[Item], logits: Tensor, *, batch: WholeBatch) -> Tensor:
         """See `ExtraLoss`; whether labels are known makes no difference."""
-        taught = self._taught[:, [item.row for item in items]]  # type: ignore[index]
+        taught = self._taught[:, [item.row for item in items]]
         loss = self._alpha * soft_loss(
             logits, taught, self._heads, temperature=self._temperature, n_items=batch.n_items
         )

@@ -11,12 +11,12 @@ import numpy.typing as npt
 from pipeline.engines.host import usable_cpus
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.engines.tokenizer import BackboneTokenizer
+from pipeline.flow import windows_of
 from pipeline.heads import head_slices
 from pipeline.model.checkpoint import load_checkpoint
 from pipeline.model.outputs import run_encoder
 from pipeline.model.record_logits import record_logits
 from pipeline.prompt import prompted
-from pipeline.window import make_windows
 from schemas.bundle import MODEL_FILE, TOKENIZER_FILE
 from schemas.errors import ArtifactError, ConfigError
 
@@ -123,11 +123,7 @@ class ReadingTeacher:
 
     def _read(self, example: Example) -> Example:
         task = self._source.task
-        windows = make_windows(
-            self._reader.tokenize(list(example.texts)), example.texts,
-            template=self._reader.pair if len(example.texts) == 2 else self._reader.single,
-            config=task.window,
-        ).windows  # fmt: skip
+        windows = windows_of(example.texts, self._reader, task.window).windows
         return replace(
             example, windows=windows[:1] if task.train.window_pooling == "first" else windows
         )

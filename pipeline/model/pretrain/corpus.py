@@ -55,17 +55,17 @@ class Corpus:
         }
 
 
-def survey_texts(task: TaskConfig, home: Home, *, spool: Path) -> Survey:
-    """The files of `pretrain.corpus`, else those of `data.incoming` of all dates.
+def survey_texts(task: TaskConfig, address: str | None, home: Home, *, spool: Path) -> Survey:
+    """The files at `address`, else those of `data.incoming`, of all dates.
 
     Raises:
         DataContractError: there are none, or they lack a text column.
         ConfigError, TransientError: see `find_inputs`.
     """
-    pattern = (task.pretrain.corpus or task.data.incoming).replace("{date}", "*")
+    pattern = (address or task.data.incoming).replace("{date}", "*")
     return survey(
         find_inputs(pattern, home, date=None),
-        data=_of_texts(task).data,
+        data=texts_alone(task).data,
         home=home,
         rows_per_shard=_ROWS_PER_SHARD,
         spool=spool,
@@ -87,7 +87,9 @@ def read_texts(task: TaskConfig, found: Survey, *, tokenizer: BackboneTokenizer 
     Raises:
         DataContractError: no text is left for one of both.
     """
-    flow = text_flow(_of_texts(task), tokenizer)
+    # Texts are learned from as they are, without a prompt, which not every tokenizer can write.
+    heads = {name: head.model_copy(update={"cloze": None}) for name, head in task.heads.items()}
+    flow = text_flow(texts_alone(task).model_copy(update={"heads": heads}), tokenizer)
     settings = {"seed": task.pretrain.seed, "valid_fraction": task.pretrain.valid_fraction}
     split = task.train.model_copy(update=settings)
     corpus = Corpus(texts_digest(found))
@@ -107,15 +109,14 @@ def read_texts(task: TaskConfig, found: Survey, *, tokenizer: BackboneTokenizer 
     return _checked(corpus)
 
 
-def _of_texts(task: TaskConfig) -> TaskConfig:
+def texts_alone(task: TaskConfig) -> TaskConfig:
     """The task, asked for nothing but its texts.
 
     A record that comes again on another date is no fault here, nor is another column's value.
     """
     data = task.data.model_copy(update={"id_column": None})
     contract = task.contract.model_copy(update={"columns": {}})
-    heads = {name: head.model_copy(update={"cloze": None}) for name, head in task.heads.items()}
-    return task.model_copy(update={"data": data, "contract": contract, "heads": heads})
+    return task.model_copy(update={"data": data, "contract": contract})
 
 
 def _bound(corpus: Corpus, limit: int) -> None:

@@ -138,7 +138,7 @@ class _Run:
             with ranks.passing(is_last=start + size >= len(chosen)):
                 loss = (self._losses(chosen[start : start + size]) / weights).sum() * factor
                 # DDP averages gradients over ranks; these are parts of one mean, to be summed.
-                (loss * ranks.world).backward()  # type: ignore[no-untyped-call]
+                torch.autograd.backward(loss * ranks.world)
             value += loss.detach()
         return self._apply(sum_over_ranks(value))
 

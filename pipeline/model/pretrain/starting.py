@@ -121,7 +121,7 @@ def fit_head(
         tensors = collate(examples, pad_id=pad_id, segments=segments)
         losses: Tensor = objective(**tensors) / objective.weights(examples)
         optimizer.zero_grad(set_to_none=True)
-        losses.sum().backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(losses.sum())
         optimizer.step()
         steps, loss = steps + 1, float(losses[0].detach())
     for parameter, requires_grad in learned:

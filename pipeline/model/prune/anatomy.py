@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import nn
 
+from pipeline.model.layers import encoder_layers
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)
@@ -43,28 +44,89 @@ class LayerParts:
 
 @dataclass(frozen=True)
 class Family:
-    """How one family of encoders can be pruned.
+    """How one family of encoders calls the modules of a layer, and what of it must stay.
 
-    `stack` is the dotted name of the list of layers. With `cuts_heads` false all heads stay: the
-    family's attention wants as many numbers out as in. With `needs_first` the lowest layer is
-    built in another way than the rest and stays, too. With `shares_bias` attention gets a position
-    bias of all the heads that there were.
+    Names are dotted and count from the layer, those of `makers` from `attention`: what makes
+    queries, keys and values, in `head_parts` parts each. `reader` takes up what the heads found,
+    and `inner` and `outer` are the feed-forward network's, `inner` with `neuron_parts` rows for a
+    neuron. `head_size` is attention's attribute that says how wide a head is.
+
+    With `cuts_heads` false all heads stay: the family's attention wants as many numbers out as in.
+    With `needs_first` the lowest layer is built in another way than the rest and stays, too. With
+    `shares_bias` attention gets a position bias of all the heads that there were.
     """
 
-    stack: str
-    parts: Callable[[Any], LayerParts]
+    attention: str
+    makers: tuple[str, ...]
+    reader: str
+    inner: str = "intermediate.dense"
+    outer: str = "output.dense"
+    head_size: str = "attention_head_size"
+    head_parts: int = 1
+    neuron_parts: int = 1
     cuts_heads: bool = True
     needs_first: bool = False
     shares_bias: bool = False
 
+    def parts(self, layer: nn.Module) -> LayerParts:
+        """What can be cut of a layer."""
+        attention = layer.get_submodule(self.attention)
+        return LayerParts(
+            attention,
+            heads=Block(
+                tuple(_linear(attention, name) for name in self.makers),
+                _linear(layer, self.reader),
+                group=getattr(attention, self.head_size),
+                parts=self.head_parts,
+            ),
+            neurons=Block(
+                (_linear(layer, self.inner),), _linear(layer, self.outer), parts=self.neuron_parts
+            ),
+        )
 
-def family_of(encoder: nn.Module) -> Family:
+
+def _linear(module: nn.Module, name: str) -> nn.Linear:
+    found = module.get_submodule(name)
+    if not isinstance(found, nn.Linear):
+        raise TypeError(f"{name}: expected a linear layer, got {type(found).__name__}")
+    return found
+
+
+_BERT = Family("attention.self", ("query", "key", "value"), "attention.output.dense")
+_FAMILIES = {
+    "bert": _BERT,
+    "roberta": _BERT,
+    "xlm-roberta": _BERT,
+    "distilbert": Family(
+        "attention", ("q_lin", "k_lin", "v_lin"), "attention.out_lin",
+        inner="ffn.lin1", outer="ffn.lin2",
+    ),
+    "mpnet": Family(
+        "attention.attn", ("q", "k", "v"), "attention.attn.o", shares_bias=True,
+    ),
+    "modernbert": Family(
+        "attn", ("Wqkv",), "attn.Wo", inner="mlp.Wi", outer="mlp.Wo", head_size="head_dim",
+        head_parts=3,
+        neuron_parts=2,  # the value, then its gate
+        needs_first=True,
+    ),
+    "longformer": Family(
+        "attention.self",
+        ("query", "key", "value", "query_global", "key_global", "value_global"),
+        "attention.output.dense",
+        head_size="head_dim",
+        cuts_heads=False,
+    ),
+}  # fmt: skip
+
+
+def family_of(encoder: PreTrainedModel) -> Family:
     """The family of an encoder.
 
     Raises:
         ConfigError: it is none that is known.
     """
-    kind = str(getattr(encoder.config, "model_type", ""))
+    kind = encoder.config.model_type
     if kind not in _FAMILIES:
         raise ConfigError(
             f"compress.prune: encoders of the family {kind!r} cannot be pruned, only "
@@ -73,97 +135,11 @@ def family_of(encoder: nn.Module) -> Family:
     return _FAMILIES[kind]
 
 
-def layer_stack(encoder: nn.Module) -> nn.ModuleList:
-    """The layers of an encoder, the lowest first.
-
-    Raises:
-        ConfigError: see `family_of`.
-    """
-    stack = encoder.get_submodule(family_of(encoder).stack)
-    if not isinstance(stack, nn.ModuleList):
-        raise TypeError(f"expected a list of layers, got {type(stack).__name__}")
-    return stack
-
-
-def layer_parts(encoder: nn.Module) -> list[LayerParts]:
+def layer_parts(encoder: PreTrainedModel) -> list[LayerParts]:
     """What can be cut of each layer, the lowest first.
 
     Raises:
         ConfigError: see `family_of`.
     """
     family = family_of(encoder)
-    return [family.parts(layer) for layer in layer_stack(encoder)]
-
-
-def _bert(layer: Any) -> LayerParts:
-    attention = layer.attention.self
-    return LayerParts(
-        attention,
-        Block(
-            (attention.query, attention.key, attention.value),
-            layer.attention.output.dense,
-            group=attention.attention_head_size,
-        ),
-        Block((layer.intermediate.dense,), layer.output.dense),
-    )
-
-
-def _longformer(layer: Any) -> LayerParts:
-    attention = layer.attention.self
-    kinds = [
-        getattr(attention, f"{name}{kind}")
-        for name in ("query", "key", "value")
-        for kind in ("", "_global")
-    ]
-    return LayerParts(
-        attention,
-        Block(tuple(kinds), layer.attention.output.dense, group=attention.head_dim),
-        Block((layer.intermediate.dense,), layer.output.dense),
-    )
-
-
-def _distilbert(layer: Any) -> LayerParts:
-    attention = layer.attention
-    return LayerParts(
-        attention,
-        Block(
-            (attention.q_lin, attention.k_lin, attention.v_lin),
-            attention.out_lin,
-            group=attention.attention_head_size,
-        ),
-        Block((layer.ffn.lin1,), layer.ffn.lin2),
-    )
-
-
-def _mpnet(layer: Any) -> LayerParts:
-    attention = layer.attention.attn
-    return LayerParts(
-        attention,
-        Block(
-            (attention.q, attention.k, attention.v),
-            attention.o,
-            group=attention.attention_head_size,
-        ),
-        Block((layer.intermediate.dense,), layer.output.dense),
-    )
-
-
-def _modernbert(layer: Any) -> LayerParts:
-    attention = layer.attn
-    return LayerParts(
-        attention,
-        Block((attention.Wqkv,), attention.Wo, group=attention.head_dim, parts=3),
-        Block((layer.mlp.Wi,), layer.mlp.Wo, parts=2),  # of a neuron the value, then its gate
-    )
-
-
-_BERT = Family("encoder.layer", _bert)
-_FAMILIES = {
-    "bert": _BERT,
-    "roberta": _BERT,
-    "xlm-roberta": _BERT,
-    "distilbert": Family("transformer.layer", _distilbert),
-    "mpnet": Family("encoder.layer", _mpnet, shares_bias=True),
-    "modernbert": Family("layers", _modernbert, needs_first=True),
-    "longformer": Family("encoder.layer", _longformer, cuts_heads=False),
-}
+    return [family.parts(layer) for layer in encoder_layers(encoder)]

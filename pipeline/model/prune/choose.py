@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from pipeline.model.labelled import label_matrix
+from pipeline.model.labelled import label_matrices
+from pipeline.model.layers import encoder_layers, layers_path
 from pipeline.model.losses import plain_loss
-from pipeline.model.prune.anatomy import family_of, layer_stack
+from pipeline.model.prune.anatomy import family_of
 from pipeline.model.prune.cut import no_heads_message
 from pipeline.model.record_logits import record_logits
 from schemas.errors import ConfigError
@@ -19,8 +20,11 @@ from schemas.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from transformers import PreTrainedModel
+
     from pipeline.heads import HeadSlice
     from pipeline.model.labelled import Example
+    from pipeline.model.network import Classifier
     from pipeline.model.prune.importance import Importance
     from schemas.prune import PruneConfig
     from schemas.task import TrainConfig
@@ -64,7 +68,7 @@ def most_important(scores: Sequence[Tensor], *, share: float, together: int = 1)
 
 
 def choose_layers(
-    model: nn.Module,
+    model: Classifier,
     examples: Sequence[Example],
     heads: tuple[HeadSlice, ...],
     *,
@@ -77,10 +81,9 @@ def choose_layers(
     Raises:
         ConfigError: the encoder has too few of them, or its attention cannot do with fewer heads.
     """
-    encoder: nn.Module = model.encoder  # type: ignore[assignment]
-    family, depth = family_of(encoder), len(layer_stack(encoder))
+    family, depth = family_of(model.encoder), len(encoder_layers(model.encoder))
     if prune.heads and not family.cuts_heads:
-        raise ConfigError(no_heads_message(encoder))
+        raise ConfigError(no_heads_message(model.encoder))
     if not isinstance(prune.layers, int):
         return sorted(prune.layers)
     if prune.layers >= depth:
@@ -99,30 +102,28 @@ def choose_layers(
 
 
 @contextmanager
-def without_layers(encoder: nn.Module, places: Collection[int]) -> Iterator[None]:
+def without_layers(encoder: PreTrainedModel, places: Collection[int]) -> Iterator[None]:
     """Inside the block the encoder skips some of its layers."""
-    parent, _, name = family_of(encoder).stack.rpartition(".")
-    holder, layers = encoder.get_submodule(parent), layer_stack(encoder)
+    path, layers = layers_path(encoder), encoder_layers(encoder)
     left = [layer for place, layer in enumerate(layers) if place not in places]
-    setattr(holder, name, nn.ModuleList(left))
+    encoder.set_submodule(path, nn.ModuleList(left))
     try:
         yield
     finally:
-        setattr(holder, name, layers)
+        encoder.set_submodule(path, nn.ModuleList(layers))
 
 
 def _loss(
-    model: nn.Module,
+    model: Classifier,
     gone: Collection[int],
     examples: Sequence[Example],
     heads: tuple[HeadSlice, ...],
     train: TrainConfig,
     pad_id: int,
 ) -> float:
-    with without_layers(model.encoder, gone):  # type: ignore[arg-type]
+    with without_layers(model.encoder, gone):
         logits = record_logits(model, examples, pad_id=pad_id, how=train.window_pooling)
     targets = {
-        head.name: torch.from_numpy(label_matrix(list(examples), head.name, head.config))
-        for head in heads
+        name: torch.from_numpy(rows) for name, rows in label_matrices(examples, heads).items()
     }
     return float(plain_loss(torch.from_numpy(logits), targets, heads))

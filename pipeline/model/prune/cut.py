@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from pipeline.model.prune.anatomy import Block, LayerParts, family_of, layer_parts, layer_stack
+from pipeline.model.layers import encoder_layers, keep_layers, layers_path
+from pipeline.model.prune.anatomy import Block, LayerParts, family_of, layer_parts
 from schemas.errors import ConfigError
 from schemas.prune import KeptLayer, PrunedShape
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from transformers import PreTrainedModel
+
 _SHAPE = "pruned_shape"  # attribute of an encoder that was cut
 _KEPT_HEADS = "kept_heads"
 # How attention modules call what follows from their number of heads.
 _HEAD_COUNTS = ("num_attention_heads", "n_heads", "num_heads")
-# What a config says by layer: ModernBERT's kinds of attention, Longformer's windows.
-_BY_LAYER = ("layer_types", "attention_window")
 
 
-def shape_of(encoder: nn.Module) -> PrunedShape:
+def shape_of(encoder: PreTrainedModel) -> PrunedShape:
     """What is left of an encoder, in numbers that count from before any cut.
 
     Raises:
@@ -48,7 +49,7 @@ def is_pruned(encoder: nn.Module) -> bool:
     return hasattr(encoder, _SHAPE)
 
 
-def drop_layers(encoder: nn.Module, places: Collection[int]) -> None:
+def drop_layers(encoder: PreTrainedModel, places: Collection[int]) -> None:
     """Takes the layers at `places`, counted from 0 among those there are, out of an encoder.
 
     Raises:
@@ -56,21 +57,18 @@ def drop_layers(encoder: nn.Module, places: Collection[int]) -> None:
     """
     if not places:
         return
-    family, shape, depth = family_of(encoder), shape_of(encoder), len(layer_stack(encoder))
-    _check_places(family.needs_first, places, depth)
-    kept = [place for place in range(depth) if place not in places]
-    parent, _, name = family.stack.rpartition(".")
-    layers = [layer_stack(encoder)[place] for place in kept]
-    setattr(encoder.get_submodule(parent), name, nn.ModuleList(layers))
-    config: Any = encoder.config
-    for by_layer in _BY_LAYER:
-        if isinstance(values := getattr(config, by_layer, None), list) and len(values) == depth:
-            setattr(config, by_layer, [values[place] for place in kept])
-    config.num_hidden_layers = len(kept)
+    family, shape, layers = family_of(encoder), shape_of(encoder), encoder_layers(encoder)
+    _check_places(family.needs_first, places, len(layers))
+    kept = [place for place in range(len(layers)) if place not in places]
+    left = nn.ModuleList(layers[place] for place in kept)
+    encoder.set_submodule(layers_path(encoder), left)
+    keep_layers(encoder.config, kept)
     setattr(encoder, _SHAPE, PrunedShape(layers=tuple(shape.layers[place] for place in kept)))
 
 
-def keep_parts(encoder: nn.Module, kept: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:
+def keep_parts(
+    encoder: PreTrainedModel, kept: Sequence[tuple[Sequence[int], Sequence[int]]]
+) -> None:
     """Leaves of each layer the heads and neurons whose places among those there are are given.
 
     Raises:
@@ -96,16 +94,16 @@ def keep_parts(encoder: nn.Module, kept: Sequence[tuple[Sequence[int], Sequence[
     setattr(encoder, _SHAPE, PrunedShape(layers=tuple(layers)))
 
 
-def take_shape(encoder: nn.Module, shape: PrunedShape) -> None:
+def take_shape(encoder: PreTrainedModel, shape: PrunedShape) -> None:
     """Cuts an encoder that was built anew to the shape that another one was pruned to."""
     keep_parts(encoder, [(layer.heads, layer.neurons) for layer in shape.layers])
     setattr(encoder, _SHAPE, shape)
 
 
-def no_heads_message(encoder: nn.Module) -> str:
+def no_heads_message(encoder: PreTrainedModel) -> str:
     """What to say of an encoder all of whose heads must stay."""
     return (
-        f"compress.prune.heads: the attention of the family {encoder.config.model_type!r} "  # type: ignore[union-attr]
+        f"compress.prune.heads: the attention of the family {encoder.config.model_type!r} "
         f"needs all of its heads; set it to 0 and prune neurons or layers"
     )
 

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from pipeline.model.batches import tensor_inputs, training_items
-from pipeline.model.labelled import label_matrix
+from pipeline.model.batches import pool_items, tensor_inputs, training_items
+from pipeline.model.labelled import label_matrices
 from pipeline.model.losses import plain_loss
 from pipeline.model.prune.anatomy import Block, layer_parts
 from pipeline.model.prune.masks import masked
-from pipeline.model.window_pooling import pool_windows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from pipeline.heads import HeadSlice
     from pipeline.model.batches import Item
     from pipeline.model.labelled import Example
+    from pipeline.model.network import Classifier
     from schemas.prune import PruneConfig
     from schemas.task import TrainConfig
 
@@ -36,7 +36,7 @@ class Importance:
 
 
 def measure_importance(
-    model: nn.Module,
+    model: Classifier,
     examples: Sequence[Example],
     heads: tuple[HeadSlice, ...],
     *,
@@ -51,7 +51,7 @@ def measure_importance(
     gradient|, summed over the tokens of a text: the Taylor score of Molchanov et al. 2017. Layers
     are made comparable by the length of their vector, as both papers do.
     """
-    parts = layer_parts(model.encoder)  # type: ignore[arg-type]
+    parts = layer_parts(model.encoder)
     neurons = [layer.neurons for layer in parts]
     blocks = [*(layer.heads for layer in parts), *neurons]
     slopes = _Slopes(model, blocks, examples, heads, train, pad_id).total()
@@ -79,7 +79,7 @@ def weight_norms(block: Block) -> Tensor:
 class _Slopes:
     """The loss's slopes along what groups put out, over records."""
 
-    model: nn.Module
+    model: Classifier
     blocks: Sequence[Block]
     examples: Sequence[Example]
     heads: tuple[HeadSlice, ...]
@@ -90,8 +90,8 @@ class _Slopes:
         """By block the sum over all windows of the size of the slope along each group `(G,)`."""
         self.model.eval()
         targets = {
-            head.name: torch.from_numpy(label_matrix(list(self.examples), head.name, head.config))
-            for head in self.heads
+            name: torch.from_numpy(rows)
+            for name, rows in label_matrices(self.examples, self.heads).items()
         }
         items = training_items(self.examples, self.train, epoch=0)
         items.sort(key=lambda item: item.n_tokens)  # so that little is padded
@@ -109,23 +109,11 @@ class _Slopes:
             torch.ones(len(windows), block.n_groups, requires_grad=True) for block in self.blocks
         ]
         with masked(zip(self.blocks, masks, strict=True)), torch.enable_grad():
-            logits = self._pooled(self.model(**inputs), items)
+            logits = pool_items(self.model(**inputs), items, how=self.train.window_pooling)
             # A sum, not a mean: so each record's slope is its own, whatever batch it is in.
             loss = plain_loss(logits, targets, self.heads, counts=dict.fromkeys(targets, 1))
             found = torch.autograd.grad(loss, masks)
         return [slope.abs().sum(dim=0) for slope in found]
-
-    def _pooled(self, logits: Tensor, items: Sequence[Item]) -> Tensor:
-        """Logits `(B, L)` of items from those of their windows; but for attention each has one."""
-        if self.train.window_pooling != "attention":
-            return logits
-        return pool_windows(
-            logits,
-            torch.tensor([place for place, item in enumerate(items) for _ in item.windows]),
-            torch.tensor([window.n_tokens for item in items for window in item.windows]),
-            n_records=len(items),
-            how="attention",
-        )
 
 
 def _unit(scores: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipeline.model.labelled import label_matrix
+from pipeline.model.labelled import label_matrices
 from pipeline.model.metrics import gate_metric
 from pipeline.model.prune.anatomy import family_of
 from pipeline.model.prune.choose import choose_layers, choose_parts
@@ -105,10 +105,7 @@ class Pruner:
         """The mean of the heads' macro-F1, on all validation records unless others are given."""
         examples = self._valid if examples is None else examples
         logits = record_logits(model, examples, pad_id=self._pad_id, how=self._train.window_pooling)
-        targets = {
-            head.name: label_matrix(list(examples), head.name, head.config) for head in self._heads
-        }
-        return gate_metric(logits, targets, self._heads)
+        return gate_metric(logits, label_matrices(examples, self._heads), self._heads)
 
     def _curve(
         self, model: Classifier, importance: Importance, whole: ModelSize

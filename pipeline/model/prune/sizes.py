@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from pipeline.model.prune.anatomy import layer_parts, layer_stack
+from pipeline.model.layers import encoder_layers
+from pipeline.model.prune.anatomy import layer_parts
 from schemas.prune import ModelSize
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from pipeline.model.network import Classifier
 
 
@@ -27,7 +30,7 @@ def model_size(model: Classifier, *, tokens: float) -> ModelSize:
     )
 
 
-def _forward_flops(encoder: nn.Module, tokens: float) -> float:
+def _forward_flops(encoder: PreTrainedModel, tokens: float) -> float:
     """A multiplication and an addition for each weight and token, and for each pair of tokens.
 
     The products of queries and keys, and of weights and values, are over all pairs of tokens.
@@ -35,7 +38,8 @@ def _forward_flops(encoder: nn.Module, tokens: float) -> float:
     """
     weights = sum(
         module.weight.numel()
-        for module in layer_stack(encoder).modules()
+        for layer in encoder_layers(encoder)
+        for module in layer.modules()
         if isinstance(module, nn.Linear)
     )
     width = sum(parts.heads.reader.in_features for parts in layer_parts(encoder))

@@ -6,7 +6,7 @@ config, cut once more, and filled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from torch import Tensor, nn
+    from torch import Tensor
+    from transformers import PreTrainedModel
 
 PRUNED_FILE = "pruned.json"
 _WEIGHTS_FILE = "model.safetensors"
 
 
-def save_pruned(encoder: nn.Module, folder: Path, *, weights: Mapping[str, Tensor]) -> None:
+def save_pruned(encoder: PreTrainedModel, folder: Path, *, weights: Mapping[str, Tensor]) -> None:
     """Writes a cut encoder into `folder`; `weights` are those that one of its family has."""
-    config: Any = encoder.config
-    config.save_pretrained(folder)
+    encoder.config.save_pretrained(folder)
     save_file(
         {name: weight.contiguous() for name, weight in weights.items()},
         folder / _WEIGHTS_FILE,
@@ -37,7 +37,7 @@ def save_pruned(encoder: nn.Module, folder: Path, *, weights: Mapping[str, Tenso
     shape_of(encoder).write(folder / PRUNED_FILE)
 
 
-def load_pruned(folder: Path, build: Callable[[], nn.Module]) -> nn.Module:
+def load_pruned(folder: Path, build: Callable[[], PreTrainedModel]) -> PreTrainedModel:
     """The encoder that `save_pruned` wrote; `build` makes one with the weights still at random.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A set that a tiny model can learn: single tokens decide the labels."""
+"""A set that a tiny model can learn (single tokens decide the labels), and tiny encoders."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from transformers import AutoConfig, AutoModel
 
 from pipeline.heads import HeadSlice, head_slices
 from pipeline.model.checkpoint import new_classifier
@@ -20,10 +21,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from torch import nn
+
     from pipeline.model.network import Classifier
     from schemas.task import TaskConfig, TrainConfig
 
 CLS, SEP, FIRST_KEYWORD, FIRST_TOPIC, FIRST_FILLER, LAST_FILLER = 2, 3, 20, 30, 40, 45
+ROBERTA = {"type_vocab_size": 1, "pad_token_id": 1}
+# Every family of encoders that is proven here, with what it wants beside its sizes.
+FAMILIES: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "roberta": ROBERTA,
+    "xlm-roberta": ROBERTA,
+    "mpnet": {},
+    "distilbert": {},
+    "modernbert": {
+        "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2,
+        "sep_token_id": 3, "local_attention": 16,
+    },
+    "longformer": ROBERTA | {"attention_window": 8},
+}  # fmt: skip
+OTHER_NAMES = {
+    "distilbert": {
+        "hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
+        "intermediate_size": "hidden_dim",
+    }
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -50,6 +73,44 @@ def run_ranks() -> Callable[..., list[dict[str, Any]]]:
         return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(world)]
 
     return run
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    """Each family of encoders in turn; a test that parametrizes `family` itself has those alone."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def families() -> tuple[str, ...]:
+    return tuple(FAMILIES)
+
+
+@pytest.fixture(scope="session")
+def family_config() -> Callable[..., Any]:
+    """A family's config of two layers 16 wide, changed as asked; sizes go by BERT's names."""
+    return _family_config
+
+
+@pytest.fixture(scope="session")
+def family_encoder() -> Callable[..., nn.Module]:
+    """A family's encoder of that config, with the same random weights each time."""
+
+    def make(family: str, **changes: Any) -> nn.Module:
+        torch.manual_seed(3)
+        return AutoModel.from_config(_family_config(family, **changes)).eval()
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def some_windows() -> list[Window]:
+    """Three windows, none of a length that an attention window divides."""
+    chooser = torch.Generator().manual_seed(3)
+    return [
+        Window((2, *torch.randint(5, 64, (n - 2,), generator=chooser).tolist(), 3), (0,) * n, 0, 1)
+        for n in (5, 23, 11)
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -99,6 +160,18 @@ def tiny_model(
     """An untrained classifier in evaluation mode."""
     model = new_classifier(toy_config(), toy_heads)
     return model.eval()
+
+
+def _family_config(family: str, **changes: Any) -> Any:
+    sizes = {
+        "vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "intermediate_size": 32, "max_position_embeddings": 80, "initializer_range": 0.3,
+    }  # fmt: skip
+    names = OTHER_NAMES.get(family, {})
+    settings = sizes | FAMILIES[family] | changes
+    return AutoConfig.for_model(
+        family, **{names.get(name, name): value for name, value in settings.items()}
+    )
 
 
 def _example(

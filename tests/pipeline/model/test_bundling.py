@@ -19,7 +19,7 @@ from pipeline.model.card import model_card
 from pipeline.model.checkpoint import new_classifier, save_checkpoint
 from pipeline.model.fit import fit
 from pipeline.model.labelled import OUTSIDE, label_matrix
-from pipeline.model.metrics import head_metrics
+from pipeline.model.metrics import fit_temperature, head_metrics
 from pipeline.model.outputs import run_encoder
 from pipeline.model.plots import plot_run
 from pipeline.model.recipe import Recipe
@@ -130,6 +130,17 @@ def test_metrics_are_those_of_the_shipped_file_on_test_records(
         assert wanted.rows == len(test)
         assert bundled.spec.fp32_metrics[head.name].rows == len(test)
     assert bundled.spec.metrics["queue"].accuracy > 0.6
+
+
+def test_temperatures_fit_the_shipped_file_on_validation_records(
+    bundled: Bundled, folder: Path, toy_examples: list[Example], toy_heads: tuple[HeadSlice, ...]
+) -> None:
+    valid = [example for example in toy_examples if example.split == "valid"]
+    logits = run_encoder(OnnxEncoder(folder / "model.onnx"), valid).pooled_logits()
+    assert bundled.spec.temperatures == {
+        head.name: fit_temperature(logits, label_matrix(valid, head.name, head.config), head)
+        for head in toy_heads
+    }
 
 
 def test_facts_tell_what_a_variant_weighs(bundled: Bundled) -> None:

@@ -8,16 +8,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import (
-    AutoModel,
-    BertConfig,
-    DistilBertConfig,
-    LongformerConfig,
-    ModernBertConfig,
-    MPNetConfig,
-    RobertaConfig,
-    XLMRobertaConfig,
-)
 
 from pipeline.batch import window_inputs
 from pipeline.engines.onnx_session import OnnxEncoder
@@ -33,31 +23,13 @@ from pipeline.window import Window
 from schemas.task import HeadConfig, TrainConfig, WindowPooling
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pipeline.model.network import Pooling
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
-    "intermediate_size": 32, "max_position_embeddings": 80, "initializer_range": 0.3,
-}  # fmt: skip
-ROBERTA = SIZES | {"type_vocab_size": 1, "pad_token_id": 1}
-CONFIGS: dict[str, Any] = {
-    "bert": BertConfig(**SIZES),
-    "roberta": RobertaConfig(**ROBERTA),
-    "xlm-roberta": XLMRobertaConfig(**ROBERTA),
-    "mpnet": MPNetConfig(**SIZES),
-    "distilbert": DistilBertConfig(
-        vocab_size=64, dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=80,
-        initializer_range=0.3,
-    ),
-    "modernbert": ModernBertConfig(
-        **SIZES, pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3,
-        local_attention=16,
-    ),
-    "longformer": LongformerConfig(**ROBERTA, attention_window=8),
-}  # fmt: skip
-families = pytest.mark.parametrize("family", CONFIGS)
+    MakeEncoder = Callable[..., nn.Module]
+
 HEADS = head_slices(
     {
         "queue": HeadConfig(column="q", labels=("a", "b", "c")),
@@ -74,44 +46,35 @@ TARGETS = {
 }
 
 
-def windows() -> list[Window]:
-    """Three windows of two records, none of a length that any attention window divides."""
-    chooser = np.random.default_rng(3)
-    lengths = (5, 23, 11)
-    return [
-        Window((2, *chooser.integers(5, 64, n - 2).tolist(), 3), (0,) * n, 0, 1) for n in lengths
-    ]
-
-
 def classifier(
-    family: str, *, pooling: Pooling = "mean", window_pooling: WindowPooling = "mean"
+    encoder: nn.Module, *, pooling: Pooling = "mean", window_pooling: WindowPooling = "mean"
 ) -> Classifier:
-    torch.manual_seed(3)
     model = Classifier(
-        AutoModel.from_config(CONFIGS[family]), n_logits=N_LOGITS, pooling=pooling, dropout=0.0,
-        window_pooling=window_pooling,
-    )  # fmt: skip
+        encoder, n_logits=N_LOGITS, pooling=pooling, dropout=0.0, window_pooling=window_pooling
+    )
     nn.init.normal_(model.heads.weight, std=1.0)
     return model.eval()
 
 
-@families
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_padding_moves_no_logit(family: str, pooling: Pooling) -> None:
-    encoder = TorchEncoder(classifier(family, pooling=pooling))
-    together = encoder.run(window_inputs(windows(), pad_id=PAD_ID, multiple=8))
+def test_padding_moves_no_logit(
+    family: str, pooling: Pooling, family_encoder: MakeEncoder, some_windows: list[Window]
+) -> None:
+    encoder = TorchEncoder(classifier(family_encoder(family), pooling=pooling))
+    together = encoder.run(window_inputs(some_windows, pad_id=PAD_ID, multiple=8))
     assert together.shape == (3, N_LOGITS)
-    np.testing.assert_allclose(together, encoder.logits(windows()), atol=1e-4)
+    np.testing.assert_allclose(together, encoder.logits(some_windows), atol=1e-4)
     assert np.ptp(together, axis=0).min() > 1e-2
 
 
-@families
-def test_a_step_of_training_lowers_the_loss(family: str) -> None:
+def test_a_step_of_training_lowers_the_loss(
+    family: str, family_encoder: MakeEncoder, some_windows: list[Window]
+) -> None:
     config = TrainConfig(window_pooling="attention", focal_gamma=1.0, label_smoothing=0.1)
-    model = classifier(family, window_pooling="attention").train()
+    model = classifier(family_encoder(family), window_pooling="attention").train()
     losses = HeadLosses(HEADS, config, {name: t.numpy() for name, t in TARGETS.items()})
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    inputs = tensor_inputs(model, windows(), pad_id=PAD_ID)
+    inputs = tensor_inputs(model, some_windows, pad_id=PAD_ID)
 
     def loss() -> torch.Tensor:
         pooled = pool_windows(
@@ -131,22 +94,28 @@ def test_a_step_of_training_lowers_the_loss(family: str) -> None:
     assert float(loss().detach()) < float(before.detach())
 
 
-@families
 @pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_the_exported_graph_agrees(family: str, pooling: Pooling, tmp_path: Path) -> None:
-    model = classifier(family, pooling=pooling, window_pooling="attention")
+def test_the_exported_graph_agrees(
+    family: str, pooling: Pooling, family_encoder: MakeEncoder, some_windows: list[Window],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    model = classifier(family_encoder(family), pooling=pooling, window_pooling="attention")
     export_onnx(model, tmp_path / "model.onnx")
     exported, reference = OnnxEncoder(tmp_path / "model.onnx"), TorchEncoder(model)
-    np.testing.assert_allclose(exported.logits(windows()), reference.logits(windows()), atol=1e-4)
+    np.testing.assert_allclose(
+        exported.logits(some_windows), reference.logits(some_windows), atol=1e-4
+    )
     for length in (1, 9, 40):
         some = [Window((2, *range(5, 3 + length), 3)[:length], (0,) * length, 0, 1)] * 2
-        inputs = window_inputs([*some, windows()[0]], pad_id=PAD_ID)
+        inputs = window_inputs([*some, some_windows[0]], pad_id=PAD_ID)
         np.testing.assert_allclose(exported.run(inputs), reference.run(inputs), atol=1e-4)
-    assert exported.logits(windows()).shape == (3, N_LOGITS + 1)
+    assert exported.logits(some_windows).shape == (3, N_LOGITS + 1)
 
 
-def test_a_longformer_is_read_from_its_first_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = classifier("longformer")
+def test_a_longformer_is_read_from_its_first_token(
+    family_encoder: MakeEncoder, some_windows: list[Window], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = classifier(family_encoder("longformer"))
     seen: list[torch.Tensor] = []
     forward = model.encoder.forward
 
@@ -155,12 +124,12 @@ def test_a_longformer_is_read_from_its_first_token(monkeypatch: pytest.MonkeyPat
         return forward(**inputs)
 
     monkeypatch.setattr(model.encoder, "forward", watched)
-    TorchEncoder(model).run(window_inputs(windows(), pad_id=PAD_ID))
+    TorchEncoder(model).run(window_inputs(some_windows, pad_id=PAD_ID))
     assert seen[0].tolist() == [[1] + [0] * 22] * 3
 
 
-def test_attention_without_chunks_is_a_longformers_own() -> None:
-    model = classifier("longformer")
+def test_attention_without_chunks_is_a_longformers_own(family_encoder: MakeEncoder) -> None:
+    model = classifier(family_encoder("longformer"))
     encoder = TorchEncoder(model)
     chooser = np.random.default_rng(4)
     for rows, length in ((1, 1), (2, 5), (2, 8), (3, 23), (2, 40)):
@@ -176,19 +145,19 @@ def test_attention_without_chunks_is_a_longformers_own() -> None:
         np.testing.assert_array_equal(encoder.run(inputs), chunked)  # it is put back
 
 
-def test_a_longformer_looks_no_further_than_its_window() -> None:
+def test_a_longformer_looks_no_further_than_its_window(family_encoder: MakeEncoder) -> None:
     """Without the first token's help, or the dense form would be a plain transformer."""
     far, near = (
-        dense_reach(place)
+        dense_reach(family_encoder("longformer"), place)
         for place in (20, 4)  # the window is 8 tokens wide, 4 to a side
     )
     assert not far
     assert near
 
 
-def dense_reach(place: int) -> bool:
+def dense_reach(longformer: Any, place: int) -> bool:
     """Whether the token at `place` changes the local attention of the first one."""
-    attention = AutoModel.from_config(CONFIGS["longformer"]).eval().encoder.layer[0].attention.self
+    attention = longformer.encoder.layer[0].attention.self
     hidden = torch.randn(1, 24, 16, generator=torch.Generator().manual_seed(1))
     nothing = torch.zeros(1, 24, dtype=torch.bool)
     dense = DenseAttention(attention)

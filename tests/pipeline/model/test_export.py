@@ -6,23 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import pytest
-import torch
 from torch import Tensor, nn
-from transformers import (
-    BertConfig,
-    BertModel,
-    DistilBertConfig,
-    DistilBertModel,
-    MPNetConfig,
-    MPNetModel,
-    RobertaConfig,
-    RobertaModel,
-)
 
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.model.batches import takes_segments
 from pipeline.model.export import check_shapes, export_onnx
-from pipeline.model.gate import TorchEncoder, parity_batches, parity_gate
+from pipeline.model.gate import TorchEncoder, parity_gate
+from pipeline.model.gate_inputs import parity_batches
 from pipeline.model.network import Classifier
 from pipeline.window import Window
 from schemas.errors import ArtifactError
@@ -32,25 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 64,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 80,
-    "initializer_range": 0.3,
-}
-DISTILBERT = {
-    "vocab_size": 64, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32,
-    "max_position_embeddings": 80, "initializer_range": 0.3,
-}  # fmt: skip
-ENCODERS: dict[str, Callable[[], nn.Module]] = {
-    "bert": lambda: BertModel(BertConfig(**SIZES), add_pooling_layer=False),
-    "roberta": lambda: RobertaModel(RobertaConfig(**SIZES, type_vocab_size=1)),
-    "mpnet": lambda: MPNetModel(MPNetConfig(**SIZES)),
-    "distilbert": lambda: DistilBertModel(DistilBertConfig(**DISTILBERT)),
-}
+    MakeEncoder = Callable[..., nn.Module]
+
 WITHOUT_SEGMENTS = ("input_ids", "attention_mask")
 WINDOWS = [
     Window((2, *range(start, start + length), 3), (0,) * 5 + (1,) * (length - 3), 0, 1)
@@ -58,20 +31,21 @@ WINDOWS = [
 ]
 
 
-def classifier(kind: str) -> Classifier:
-    torch.manual_seed(3)
-    model = Classifier(ENCODERS[kind](), n_logits=5, pooling="mean", dropout=0.0)
+def classifier(encoder: nn.Module) -> Classifier:
+    model = Classifier(encoder, n_logits=5, pooling="mean", dropout=0.0)
     nn.init.normal_(model.heads.weight, std=1.0)
     return model.eval()
 
 
-@pytest.mark.parametrize("kind", ENCODERS)
-def test_inputs_follow_forward_and_logits_agree(kind: str, tmp_path: Path) -> None:
-    model = classifier(kind)
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "distilbert"])
+def test_inputs_follow_forward_and_logits_agree(
+    family: str, family_encoder: MakeEncoder, tmp_path: Path
+) -> None:
+    model = classifier(family_encoder(family))
     names = export_onnx(model, tmp_path / "model.onnx")
-    segments = ("token_type_ids",) if kind == "bert" else ()
+    segments = ("token_type_ids",) if family == "bert" else ()
     assert names == WITHOUT_SEGMENTS + segments
-    assert takes_segments(model) == (kind == "bert")
+    assert takes_segments(model) == (family == "bert")
     encoder, reference = OnnxEncoder(tmp_path / "model.onnx"), TorchEncoder(model)
     assert encoder.input_names == names
     chooser = np.random.default_rng(0)
@@ -102,8 +76,10 @@ class Swapped(Classifier):
         return super().forward(input_ids, token_type_ids, attention_mask)
 
 
-def test_swapped_mask_and_segments_do_not_pass_the_parity_gate(tmp_path: Path) -> None:
-    model = classifier("bert")
+def test_swapped_mask_and_segments_do_not_pass_the_parity_gate(
+    family_encoder: MakeEncoder, tmp_path: Path
+) -> None:
+    model = classifier(family_encoder("bert"))
     swapped = Swapped(model.encoder, n_logits=5, pooling="mean", dropout=0.0)
     swapped.load_state_dict(model.state_dict())
     assert export_onnx(swapped, tmp_path / "model.onnx")[1:] == ("attention_mask", "token_type_ids")
@@ -116,7 +92,9 @@ def test_swapped_mask_and_segments_do_not_pass_the_parity_gate(tmp_path: Path) -
     assert re.fullmatch(r"fp32 parity: \d\S+ <= 0\.001 FAILED", str(gate))
 
 
-def test_an_exporter_that_drops_an_input_is_caught(tmp_path: Path) -> None:
+def test_an_exporter_that_drops_an_input_is_caught(
+    family_encoder: MakeEncoder, tmp_path: Path
+) -> None:
     class Deaf(Classifier):
         def forward(
             self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -124,13 +102,15 @@ def test_an_exporter_that_drops_an_input_is_caught(tmp_path: Path) -> None:
             del token_type_ids
             return super().forward(input_ids, attention_mask)
 
-    deaf = Deaf(classifier("bert").encoder, n_logits=5, pooling="mean", dropout=0.0)
+    deaf = Deaf(classifier(family_encoder("bert")).encoder, n_logits=5, pooling="mean", dropout=0.0)
     with pytest.raises(ArtifactError, match=r"exported inputs are \('input_ids', 'attention_m"):
         export_onnx(deaf, tmp_path / "model.onnx")
 
 
-def test_batch_and_length_stay_free_in_the_graph(tmp_path: Path) -> None:
-    export_onnx(classifier("bert"), tmp_path / "model.onnx")
+def test_batch_and_length_stay_free_in_the_graph(
+    family_encoder: MakeEncoder, tmp_path: Path
+) -> None:
+    export_onnx(classifier(family_encoder("bert")), tmp_path / "model.onnx")
     graph = onnx.load(str(tmp_path / "model.onnx")).graph
     for node in graph.input:
         assert [axis.dim_param for axis in node.type.tensor_type.shape.dim] == ["batch", "length"]
@@ -152,8 +132,10 @@ class Frozen(OnnxEncoder):
         return logits if rows is None else np.resize(logits, (rows, logits.shape[1]))
 
 
-def test_failure_31_a_frozen_batch_or_length_is_refused(tmp_path: Path) -> None:
-    export_onnx(classifier("bert"), tmp_path / "model.onnx")
+def test_failure_31_a_frozen_batch_or_length_is_refused(
+    family_encoder: MakeEncoder, tmp_path: Path
+) -> None:
+    export_onnx(classifier(family_encoder("bert")), tmp_path / "model.onnx")
     check_shapes(OnnxEncoder(tmp_path / "model.onnx"))
     with pytest.raises(ArtifactError, match=r"fails on batch 1, length 1: Got invalid dim"):
         check_shapes(Frozen(tmp_path / "model.onnx", length=9))

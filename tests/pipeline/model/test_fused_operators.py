@@ -8,16 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from transformers import (
-    AutoModel,
-    BertConfig,
-    DistilBertConfig,
-    LongformerConfig,
-    ModernBertConfig,
-    MPNetConfig,
-    RobertaConfig,
-    XLMRobertaConfig,
-)
 
 from pipeline.model.export import describe_export, export_onnx
 from pipeline.model.fused_operators import (
@@ -32,50 +22,36 @@ from pipeline.model.network import Classifier
 from schemas.errors import ArtifactError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
-    "intermediate_size": 32, "max_position_embeddings": 80,
-}  # fmt: skip
-CONFIGS: dict[str, Any] = {
-    "bert": BertConfig(**SIZES),
-    "roberta": RobertaConfig(**SIZES, pad_token_id=1),
-    "xlm-roberta": XLMRobertaConfig(**SIZES, pad_token_id=1),
-    "mpnet": MPNetConfig(**SIZES),
-    "distilbert": DistilBertConfig(
-        vocab_size=64, dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=80
-    ),
-    "modernbert": ModernBertConfig(**SIZES, pad_token_id=0, local_attention=16),
-    "longformer": LongformerConfig(**SIZES, pad_token_id=1, attention_window=8),
-}
+    from torch import nn
 
 
-def exported(config: Any, folder: Path) -> Path:
-    torch.manual_seed(1)
-    encoder = AutoModel.from_config(config)
+def exported(encoder: nn.Module, folder: Path) -> Path:
     model = Classifier(encoder, n_logits=3, pooling="mean", dropout=0.0)
     export_onnx(model.eval(), folder / "model.onnx")
     return folder / "model.onnx"
 
 
-def test_each_family_that_is_asserted_is_tested() -> None:
-    assert set(CONFIGS) == set(FAMILIES)
+def test_each_family_that_is_asserted_is_tested(families: tuple[str, ...]) -> None:
+    assert set(families) == set(FAMILIES)
 
 
-@pytest.mark.parametrize("family", CONFIGS)
-def test_norms_gelu_and_attention_are_fused(family: str, tmp_path: Path) -> None:
-    config = CONFIGS[family]
-    path = exported(config, tmp_path)
+def test_norms_gelu_and_attention_are_fused(
+    family: str, family_encoder: Callable[..., Any], tmp_path: Path
+) -> None:
+    encoder = family_encoder(family)
+    path = exported(encoder, tmp_path)
     found = optimised_operators(path)
-    check_fusions(found, config, target="cpu")
+    check_fusions(found, encoder.config, target="cpu")
     assert found["Gelu"] == 2
     assert found["LayerNormalization"] == 5
     assert found["FusedMatMul"] >= 2
     # Kernels that are slower than what they replace stay out, see docs/DECISIONS.md.
     assert not found.keys() & {"SkipLayerNormalization", "BiasGelu", "Attention"}
     half = operators(convert_to_half(path, tmp_path / "half.onnx"))
-    check_fusions(half, config, target="gpu")
+    check_fusions(half, encoder.config, target="gpu")
     assert half["LayerNormalization"] + half["SkipLayerNormalization"] == 5
 
 
@@ -122,8 +98,8 @@ def test_a_known_family_fails_and_another_is_warned_of(caplog: pytest.LogCapture
     assert "novel encoder, graph for the cpu: 0 GELU, expected 2: it scores rightly" in caplog.text
 
 
-def test_the_export_is_described(tmp_path: Path) -> None:
-    export = describe_export(exported(CONFIGS["bert"], tmp_path))
+def test_the_export_is_described(family_encoder: Callable[..., nn.Module], tmp_path: Path) -> None:
+    export = describe_export(exported(family_encoder("bert"), tmp_path))
     assert (export.opset, export.producer.split()[0]) == (17, "pytorch")
     assert export.exporters["torch"] == torch.__version__
     assert set(export.exporters) == {"torch", "transformers", "onnx"}

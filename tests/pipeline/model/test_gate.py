@@ -58,7 +58,10 @@ def test_the_first_preferred_variant_that_passes_wins() -> None:
 
 
 def test_a_variant_without_gates_is_never_chosen() -> None:
-    gates = [gate("fp32", 0.1, passed=True)]
+    gates = [
+        GateResult(variant="fp32", gate="parity", value=0, rule="<=", threshold=1e-3, passed=True),
+        gate("fp32", 0.1, passed=True),
+    ]
     assert choose_variant(("int8_static", "fp32"), gates) == "fp32"
 
 

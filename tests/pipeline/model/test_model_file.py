@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ import onnx
 import pytest
 
 from pipeline.engines.onnx_session import OnnxEncoder
-from pipeline.model import model_file
+from pipeline.model import half, quantize
 from pipeline.model.bundling import _place_files
 from pipeline.model.export import export_onnx
 from pipeline.model.fused_operators import optimised_operators
@@ -81,11 +82,14 @@ def test_a_bundle_lists_the_data_file_and_can_be_moved(large: Path, tmp_path: Pa
     assert np.array_equal(OnnxEncoder(tmp_path / "bundle" / MODEL_FILE).logits(WINDOWS), wanted)
 
 
+@pytest.mark.parametrize("fits", [True, False], ids=["one file", "two files"])
 @pytest.mark.parametrize("variant", ["dynamic", "static", "blocks", "half"])
 def test_variants_are_made_of_a_large_model_too(
-    variant: str, large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    variant: str, fits: bool, large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_file, "MAX_WEIGHT_BYTES", SMALL)
+    if not fits:
+        for module in (quantize, half):
+            monkeypatch.setattr(module, "save_model", partial(save_model, max_weight_bytes=2000))
     folders = [tmp_path / name for name in ("prepared", "variant")]
     for folder in folders:
         folder.mkdir()
@@ -105,5 +109,4 @@ def test_variants_are_made_of_a_large_model_too(
         convert_to_half(large, target)
     wanted, got = (OnnxEncoder(path).logits(WINDOWS) for path in (large, target))
     assert np.abs(wanted - got).max() < 0.5 * np.ptp(wanted)
-    # A quarter of the size fits into one file again.
-    assert model_files(target) == (target,)
+    assert len(model_files(target)) == (1 if fits else 2)

@@ -131,6 +131,6 @@ def test_a_share_of_the_records_keeps_their_order(toy_examples: list[Example]) -
     assert len(sampled(toy_examples[:3], 0.01, seed=1)) == 1
 
 
-def test_defaults_are_few_trials_one_after_another() -> None:
+def test_defaults_are_few_trials_on_all_records() -> None:
     search = SearchConfig()
     assert (search.trials, search.sample_fraction, search.concurrent) == (8, 1.0, None)

@@ -14,9 +14,12 @@ from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.model import sweep as sweep_module
 from pipeline.model.bundling import Source, make_bundle
 from pipeline.model.checkpoint import save_checkpoint
+from pipeline.model.labelled import label_matrix
+from pipeline.model.metrics import fit_temperature
+from pipeline.model.outputs import run_encoder
 from pipeline.model.sweep import Sample, divergence, rescue, sweep_parts
 from pipeline.model.variants import VariantMaker
-from schemas.bundle import GateResult
+from schemas.bundle import MODEL_FILE, GateResult
 from schemas.errors import ConfigError
 from schemas.sweep import SWEEP_FILE, Sweeps
 from schemas.task import CompressConfig
@@ -181,8 +184,8 @@ def test_divergence_by_kind_of_head(toy_heads: tuple[HeadSlice, ...]) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_fast")
 def test_a_bundle_ships_what_was_saved_and_tells_of_it(
-    model: Classifier, toy_examples: list[Example], tiny_task: TaskConfig,
-    tiny_tokenizer_path: Path, tmp_path: Path,
+    model: Classifier, toy_examples: list[Example], toy_heads: tuple[HeadSlice, ...],
+    tiny_task: TaskConfig, tiny_tokenizer_path: Path, tmp_path: Path,
 ) -> None:  # fmt: skip
     compress = tiny_task.compress.model_copy(
         update={"prefer": ("int8_static", "fp32"), "gate_texts": 40, "calibration_texts": 40,
@@ -206,3 +209,9 @@ def test_a_bundle_ships_what_was_saved_and_tells_of_it(
     assert sweep.texts == 20
     assert tuple(row.name for row in sweep.rows if row.kept) == spec.export.kept_fp32
     assert all(gate.passed for gate in spec.gates if gate.variant == "int8_static")
+    valid = [example for example in toy_examples if example.split == "valid"]
+    logits = run_encoder(OnnxEncoder(tmp_path / "bundle" / MODEL_FILE), valid).pooled_logits()
+    assert spec.temperatures == {
+        head.name: fit_temperature(logits, label_matrix(valid, head.name, head.config), head)
+        for head in toy_heads
+    }

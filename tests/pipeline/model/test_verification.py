@@ -136,6 +136,16 @@ def test_synthetic_leaves_out_what_is_of_users(
     assert not any(gate.gate.startswith("label_agreement") for gate in found.gates)
 
 
+def test_a_file_over_the_bound_of_its_task_fails(
+    bundle: Path, tiny_task: TaskConfig, toy_examples: list[Example]
+) -> None:
+    compress = tiny_task.compress.model_copy(update={"max_file_mb": 0.001})
+    reference_of(bundle, tiny_task.model_copy(update={"compress": compress}), toy_examples)
+    found = measure(bundle)
+    assert failed(found) == {"file_mb"}
+    assert found.gates[-1].value == (bundle / MODEL_FILE).stat().st_size / 1e6
+
+
 def test_an_older_bundle_says_how_to_get_a_reference(tiny_bundle: Path) -> None:
     with pytest.raises(ArtifactError, match=r"has no verification\.parquet, .* `nightmill bundle`"):
         Verification(tiny_bundle, load_spec(tiny_bundle))

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from pipeline.model.distil.augment import changed_texts, hash_of
+from pipeline.model.distil.augment import changed_texts
 from schemas.distil import AugmentConfig
 
 TEXT = "one two three four five six seven eight nine ten"
@@ -44,8 +44,3 @@ def test_nothing_to_change_is_no_copy() -> None:
 def test_scripts_without_spaces_are_changed_by_character() -> None:
     left = {len(change("包裹今天又晚到了请帮忙", key=str(n), word_drop=0.3)) for n in range(20)}
     assert len(left) > 3
-
-
-def test_hashes_are_those_of_prepared_texts() -> None:
-    assert hash_of(["a", "b"]) == hash_of(("a", "b")) != hash_of(["ab"])
-    assert len(hash_of(["a"])) == 32

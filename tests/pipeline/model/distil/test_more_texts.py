@@ -9,11 +9,8 @@ import pytest
 
 from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.labelled_rows import load_labelled, survey_labelled
-from pipeline.model.distil.more_texts import (
-    augmented_examples,
-    survey_unlabelled,
-    unlabelled_examples,
-)
+from pipeline.model.distil.more_texts import augmented_examples, unlabelled_examples
+from pipeline.model.pretrain.corpus import survey_texts
 from schemas.distil import AugmentConfig
 
 if TYPE_CHECKING:
@@ -27,7 +24,10 @@ if TYPE_CHECKING:
 
 def write(path: Path, bodies: Sequence[str], **columns: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [{"ticket_id": f"t{n}", "subject": "", "body": b, **columns} for n, b in enumerate(bodies)]  # fmt: skip # noqa: E501
+    rows = [
+        {"ticket_id": f"t{number}", "subject": "", "body": body, **columns}
+        for number, body in enumerate(bodies)
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -64,7 +64,7 @@ def test_distinct_unlabelled_texts_that_are_none_of_the_labelled_ones(
     for date in ("2026-11-01", "2026-11-02"):  # the same ids and texts on both days
         write(home.root / f"incoming/tiny/date={date}/a.jsonl", [*fresh, *known, *held_out])
     task = exact(tiny_task)
-    found = survey_unlabelled(task, task.data.incoming, home, spool=tmp_path)
+    found = survey_texts(task, task.data.incoming, home, spool=tmp_path)
 
     def taken(limit: int) -> list[Example]:
         return unlabelled_examples(task, found, labelled, tokenizer=tokenizer, limit=limit)
@@ -79,6 +79,18 @@ def test_distinct_unlabelled_texts_that_are_none_of_the_labelled_ones(
         ("train", None, None)
     }
     assert [e.record_id for e in taken(7)] == sorted(e.record_id for e in every)[:7]
+
+
+def test_near_twins_of_what_is_held_out_are_left_out(
+    home: Home, tiny_task: TaskConfig, tokenizer: BackboneTokenizer, labelled: list[Example],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """Though by their own hash some of them fall where the training records are."""
+    twins = [f"{example.texts[-1]}r" for example in labelled if example.split != "train"]
+    write(home.root / "incoming/tiny/date=2026-11-01/a.jsonl", [*twins, "my card was charged"])
+    found = survey_texts(tiny_task, tiny_task.data.incoming, home, spool=tmp_path)
+    taken = unlabelled_examples(tiny_task, found, labelled, tokenizer=tokenizer, limit=1000)
+    assert [example.texts[-1] for example in taken] == ["my card was charged"]
 
 
 def test_copies_are_new_texts_with_windows_of_their_own_and_no_label(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -14,9 +13,6 @@ from pipeline.model.distil.soft_targets import SoftTargets, mean_answers, soft_l
 from pipeline.model.extra_loss import WholeBatch
 from schemas.distil import DistilConfig
 from schemas.task import HeadConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HEADS = head_slices(
     {
@@ -117,12 +113,11 @@ def test_several_teachers_teach_the_mean_of_what_each_alone_would() -> None:
 def test_mean_answers_give_the_teachers_mean(ensemble: str) -> None:
     torch.manual_seed(3)
     taught = torch.randn(2, 3, N_LOGITS)
-    mean: Callable[[torch.Tensor], torch.Tensor] = lambda each: each.mean(dim=0)  # noqa: E731
     got = mean_answers(taught, HEADS, ensemble)
     queue, tags = HEADS[0].columns, HEADS[1].columns
     if ensemble == "probabilities":
-        wanted = mean(taught[..., queue].softmax(dim=-1)), mean(taught[..., tags].sigmoid())
+        wanted = taught[..., queue].softmax(-1).mean(0), taught[..., tags].sigmoid().mean(0)
     else:
-        wanted = mean(taught[..., queue]).softmax(dim=-1), mean(taught[..., tags]).sigmoid()
+        wanted = taught[..., queue].mean(0).softmax(-1), taught[..., tags].mean(0).sigmoid()
     torch.testing.assert_close(got[:, queue].softmax(dim=-1), wanted[0])
     torch.testing.assert_close(got[:, tags].sigmoid(), wanted[1])

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.model.prune.anatomy import layer_stack
+from pipeline.model.layers import encoder_layers
 from pipeline.model.prune.choose import choose_layers, most_important, without_layers
 from schemas.errors import ConfigError
 from schemas.prune import PruneConfig
@@ -92,7 +92,7 @@ def test_a_layer_that_does_nothing_goes_first(
     model = classifier_of("modernbert")
     model.heads = torch.nn.Linear(24, toy_heads[-1].columns.stop)
     torch.nn.init.normal_(model.heads.weight, std=20.0)  # sure of itself
-    layer = layer_stack(model.encoder)[idle]
+    layer = encoder_layers(model.encoder)[idle]
     with torch.no_grad():
         for name in ("attn.Wo", "mlp.Wo"):
             layer.get_submodule(name).weight.zero_()
@@ -103,7 +103,7 @@ def test_a_layer_that_does_nothing_goes_first(
         model, examples, toy_heads, toy_config(), layers=1, layer_choice="least_harm"
     )
     assert gone == [2] if idle == 2 else gone in ([1], [2])
-    assert len(layer_stack(model.encoder)) == 3
+    assert len(encoder_layers(model.encoder)) == 3
 
 
 def with_answers(model: Classifier, example: Example) -> Example:
@@ -118,7 +118,7 @@ def with_answers(model: Classifier, example: Example) -> Example:
 
 def test_layers_are_put_back(classifier_of: Callable[..., Classifier]) -> None:
     encoder = classifier_of("distilbert").encoder
-    before = list(layer_stack(encoder))
+    before = encoder_layers(encoder)
     with without_layers(encoder, [0, 2]):
-        assert list(layer_stack(encoder)) == [before[1]]
-    assert list(layer_stack(encoder)) == before
+        assert list(encoder.transformer.layer) == [before[1]]
+    assert encoder_layers(encoder) == before

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.model.gate import TorchEncoder
-from pipeline.model.prune.anatomy import layer_parts, layer_stack
+from pipeline.model.layers import encoder_layers
+from pipeline.model.prune.anatomy import layer_parts
 from pipeline.model.prune.choose import without_layers
 from pipeline.model.prune.cut import drop_layers, is_pruned, keep_parts, shape_of
 from pipeline.model.prune.masks import masked
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 
     Make = Callable[[str], Classifier]
 
-FAMILIES = ("bert", "roberta", "xlm-roberta", "mpnet", "distilbert", "modernbert", "longformer")
-CUTS_HEADS = FAMILIES[:-1]
+KEEPS_HEADS = "longformer"
 N_LAYERS, N_HEADS, N_NEURONS = 3, 3, 32
 places = st.tuples(
     st.sets(st.integers(0, N_HEADS - 1), min_size=1).map(sorted),
@@ -59,14 +59,13 @@ def masks(
     return found
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kept=st.lists(places, min_size=N_LAYERS, max_size=N_LAYERS))
 def test_a_cut_model_answers_as_a_masked_one(
     family: str, classifier_of: Make, some_windows: list[Window],
     kept: list[tuple[list[int], list[int]]],
 ) -> None:  # fmt: skip
-    if family not in CUTS_HEADS:
+    if family == KEEPS_HEADS:
         kept = [(list(range(N_HEADS)), neurons) for _, neurons in kept]
     model = classifier_of(family)
     with masked(masks(model, kept)):
@@ -89,7 +88,6 @@ def test_a_cut_model_answers_as_a_masked_one(
         assert np.abs(whole - expected).max() > 1e-3
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 def test_dropped_layers_are_as_if_skipped(
     family: str, classifier_of: Make, some_windows: list[Window]
 ) -> None:
@@ -103,13 +101,12 @@ def test_dropped_layers_are_as_if_skipped(
     assert model.encoder.config.num_hidden_layers == 2
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 def test_a_pruned_encoder_survives_the_disk(
     family: str, classifier_of: Make, some_windows: list[Window], tmp_path: Path
 ) -> None:
     model = classifier_of(family)
     drop_layers(model.encoder, [1])
-    heads = [[0, 2], [1]] if family in CUTS_HEADS else [[0, 1, 2]] * 2
+    heads = [[0, 1, 2]] * 2 if family == KEEPS_HEADS else [[0, 2], [1]]
     keep_parts(model.encoder, [(heads[0], [*range(3, 20)]), (heads[1], [0, 5, 31])])
     expected = logits(model, some_windows)
     save_pruned(model.encoder, tmp_path, weights=model.encoder.state_dict())
@@ -179,7 +176,7 @@ def test_layers_that_cannot_go_are_named(classifier_of: Make) -> None:
     for wrong in ([3], [0, 1, 2]):
         with pytest.raises(ConfigError, match=r"layers: got \[.*\] of an encoder with the layers"):
             drop_layers(encoder, wrong)
-    assert len(layer_stack(encoder)) == N_LAYERS
+    assert len(encoder_layers(encoder)) == N_LAYERS
     with pytest.raises(ConfigError, match="layer 0 of this family is unlike the others"):
         drop_layers(classifier_of("modernbert").encoder, [0])
 
