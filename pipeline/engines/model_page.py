@@ -73,7 +73,7 @@ def _variants(spec: BundleSpec) -> str:
     ]
     features = ", ".join(spec.host.cpu_features) or "none that matter"
     return (
-        f'<div class="wide">{table(titles, lines, kind="compact")}</div>'
+        f'<div class="wide">{table(titles, lines, kind="compact narrow")}</div>'
         f'<p class="faint">Measured with ONNX Runtime {escape(spec.host.onnxruntime)} on a CPU '
         f"with {escape(features)}: one thread, one window a call. Resident is the most that a "
         "process holds which only loads the file. Answers are compared with PyTorch's, of the head "
@@ -182,7 +182,7 @@ def _origin(spec: BundleSpec, notes: Mapping[str, str]) -> str:
         )
         told["Parts kept in FP32"] = ", ".join(export.kept_fp32) or "none"
     lines = [[escape(name), escape(value)] for name, value in (told | dict(notes)).items()]
-    return table(["", ""], lines, kind="compact")
+    return table(["What", "Which"], lines, kind="compact")
 
 
 def _number(value: float | None, form: str) -> str:
