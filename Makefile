@@ -10,13 +10,14 @@ INSTALLED := $(VENV)/.installed
 RUNTIME ?= cpu
 FUZZ_SECONDS ?= 600
 SOAK_RUNS ?= 100
+SCREENSHOTS ?= $(CURDIR)/build/screenshots
 
 export RAY_USAGE_STATS_ENABLED := 0
 export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_OFFLINE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up check test fuzz soak format lock bench bench-scoring bench-gpu bench-text clean
+.PHONY: help setup demo up check test fuzz soak format lock bench bench-scoring bench-gpu bench-text browser debian clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -27,7 +28,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Nightmill needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 setup")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet pip==$(PIP_VERSION)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$(RUNTIME),airflow,demo,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$(RUNTIME),airflow,browser,demo,dev,production]'
 	touch $(INSTALLED)
 
 demo: setup ## Sample data, retrain and a week of nightly scoring, through Airflow
@@ -83,6 +84,13 @@ format: setup ## Format and fix what can be fixed
 lock: setup ## Write constraints.txt from what is installed
 	{ echo '# Exact versions of everything that `make setup` installs; refresh with `make lock`.'; \
 	  $(BIN)/pip freeze --exclude-editable | sed 's/+cpu//'; } > constraints.txt
+
+browser: setup ## A person retrains and approves in a browser; pictures of it into SCREENSHOTS
+	NIGHTMILL_SCREENSHOTS=$(SCREENSHOTS) $(BIN)/pytest -q tests/browser
+
+debian: ## Install the Debian packages that some tests start (as root): PostgreSQL, Chromium
+	apt-get update --quiet
+	DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $$(grep -v '^#' infra/debian-packages.txt)
 
 clean: ## Remove the environment and the demo
 	rm -rf $(VENV) demo

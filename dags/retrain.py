@@ -8,87 +8,48 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param, dag, get_current_context, task
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.operators.job import RETRY_ARGUMENTS, JobOperator
+from dags.retraining.approval import ASKED_VERSION, PromotionApproval
+from dags.retraining.decision import Answer, UndecidedError, decision_on, unasked
 from dags.retraining.evidence import evidence
-from dags.retraining.plan import AUTO, plan_of, promotion_arguments
+from dags.retraining.form import DEFAULT_APPROVAL_HOURS, form
+from dags.retraining.plan import plan_of
+from schemas.errors import ConfigError
 from schemas.home import Home
 from schemas.load import task_names
 
-NO_APPROVER = "airflow"
-TASKS = list(task_names(Home.find()))
+ARGUMENTS = "arguments"
+MAX_ACTIVE_RUNS = 16
 DOC = """
 ### Retrain a model
 
-`finetune` → `bundle` → `register` → a person approves → `promote`
+`plan` → `finetune` → `bundle` → `register` → a person decides → `promote` or `reject`
 
-Press *Trigger*, choose the task, leave the rest as it is for the task file's own recipe. A model
-that fails a gate stops at `bundle`. At `approve` the run waits, holding no worker, until somebody
-answers under **Required actions**; rejecting, or no answer within a day, leaves the champion as it
-is. Clear a failed step to go on from there: each finds the work of the steps before it.
+Press *Trigger*, choose the task, leave the rest as it is for the task file's own recipe. Settings
+that do not go together fail at `plan`, within seconds; a model that fails a gate stops at
+`bundle`, whose log has the table of gates.
+
+At `approve` the run waits, holding no worker, until somebody answers under **Required actions**,
+with the new model and the champion side by side in front of them. Approving makes the new version
+the champion. Rejecting keeps it as challenger, with the reason in the registry's history. So does
+no answer in time, in nobody's name: silence never promotes.
+
+Clear a failed step to go on from there: each finds the work of the steps before it. Clear
+`approve` to ask again.
 """
-PARAMS = {
-    "task": Param(
-        TASKS[0],
-        type="string",
-        enum=TASKS,
-        title="Task",
-        description="Whose model is made.",
-        section="What",
-    ),
-    "backbone": Param(
-        "",
-        # Airflow's form takes an empty field of type "string" for a missing one and blocks the
-        # button.
-        type=["string", "null"],
-        title="Backbone",
-        description="hf:NAME, path:DIR or package:MODULE/DIR. Empty: the task's own.",
-        section="Recipe",
-    ),
-    "epochs": Param(
-        0,
-        type="integer",
-        minimum=0,
-        maximum=50,
-        title="Epochs",
-        description="Passes over the labelled rows. 0: the recipe's choice.",
-        section="Recipe",
-    ),
-    "seed": Param(
-        0,
-        type="integer",
-        minimum=0,
-        title="Seed",
-        description="Makes a run repeatable. 0: the task's own.",
-        section="Recipe",
-    ),
-    "precision": Param(
-        AUTO,
-        type="string",
-        enum=[AUTO, "int8_static", "int8_dynamic", "fp32"],
-        title="Precision",
-        description="Only this variant is tried. auto: the first of the task's preference that "
-        "passes the gates.",
-        section="Recipe",
-    ),
-    "approval": Param(
-        True,
-        type="boolean",
-        title="Ask a person",
-        description="Somebody approves before the model becomes the champion.",
-        section="Promotion",
-    ),
-}
 
 
 @task(task_id="plan", multiple_outputs=True)
 def make_plan() -> dict[str, list[str]]:
-    """Arguments of each job of this run."""
+    """Arguments of each job of this run; settings that do not go together end it here."""
     context = get_current_context()
-    return plan_of(context["params"], context["dag_run"].run_id)
+    try:
+        return plan_of(context["params"], context["dag_run"].run_id, home=Home.find())
+    except ConfigError as error:
+        raise AirflowFailException(str(error)) from None
 
 
 @task.branch(task_id="approval_asked")
@@ -97,49 +58,50 @@ def choose_path() -> str:
     return "approve" if get_current_context()["params"]["approval"] else "decide"
 
 
-@task(task_id="decide", trigger_rule="none_failed_min_one_success")
-def decide(registered: dict[str, Any]) -> list[str]:
-    """Arguments of the promotion.
+@task.branch(task_id="decide", trigger_rule="none_failed_min_one_success")
+def decide(registered: dict[str, Any]) -> str:
+    """The task that comes next, `promote` or `reject`; its arguments are left beside.
 
-    A rejection has skipped this task already. It looks again, because promoting against a
-    person's answer is the one thing that must not happen however the run was cleared.
+    It looks at the answer again, because promoting against a person's answer is the one thing that
+    must not happen however the run was cleared.
     """
     context = get_current_context()
-    run, params = context["dag_run"], context["params"]
-    approver, reason = run.triggering_user_name or NO_APPROVER, f"no approval asked, {run.run_id}"
+    run, params, ti = context["dag_run"], context["params"], context["ti"]
+    about = {"task": params["task"], "version": str(registered["version"]), "run_id": run.run_id}
     if params["approval"]:
-        answer = context["ti"].xcom_pull(task_ids="approve") or {}
-        if answer.get("chosen_options") != [ApprovalOperator.APPROVE]:
-            raise AirflowSkipException("nobody approved the promotion")
-        approver = _name_of(answer.get("responded_by_user"))
-        reason = (answer.get("params_input") or {}).get("reason") or f"approved, {run.run_id}"
-    return promotion_arguments(
-        task=params["task"], version=registered["version"], approver=approver, reason=reason
-    )
+        answer = Answer.of(
+            ti.xcom_pull(task_ids="approve"),
+            version=ti.xcom_pull(task_ids="approve", key=ASKED_VERSION),
+        )
+        try:
+            decision = decision_on(answer, hours=params["approval_hours"], **about)
+        except UndecidedError as error:
+            raise AirflowSkipException(str(error)) from None
+    else:
+        decision = unasked(starter=run.triggering_user_name, **about)
+    ti.xcom_push(key=ARGUMENTS, value=decision.arguments)
+    return decision.task_id
 
 
-def _name_of(user: Any) -> str:
-    name = user.get("name") if isinstance(user, dict) else getattr(user, "name", None)
-    return str(name or NO_APPROVER)
-
-
-def ask_person() -> ApprovalOperator:
+def ask_person() -> PromotionApproval:
     """The task that waits for a person; silence is a rejection."""
-    return ApprovalOperator(
+    return PromotionApproval(
         task_id="approve",
         subject="Promote {{ params.task }} version "
         "{{ ti.xcom_pull(task_ids='register')['version'] }} to champion?",
-        body="{{ evidence(ti.xcom_pull(task_ids='bundle'), ti.xcom_pull(task_ids='register')) }}",
+        body="{{ evidence(ti.xcom_pull(task_ids='bundle'), ti.xcom_pull(task_ids='register'), "
+        "params) }}",
         params={
             "reason": Param(
                 "",
                 type=["string", "null"],
                 title="Reason",
-                description="Kept in the promotion history.",
+                description="Kept in the registry's history.",
             )
         },
-        defaults=ApprovalOperator.REJECT,
-        response_timeout=timedelta(days=1),
+        defaults=PromotionApproval.REJECT,
+        # Of a run that says nothing else.
+        response_timeout=timedelta(hours=DEFAULT_APPROVAL_HOURS),
     )
 
 
@@ -149,11 +111,13 @@ def ask_person() -> ApprovalOperator:
     doc_md=DOC,
     schedule=None,
     catchup=False,
-    max_active_runs=1,
+    # A run that waits for a person must not keep other tasks from being retrained; those of its
+    # steps that fill a machine are one at a time all the same.
+    max_active_runs=MAX_ACTIVE_RUNS,
     # Without a schedule an unpaused DAG starts nothing by itself, and a paused one would leave
     # the run that somebody triggered waiting in the queue.
     is_paused_upon_creation=False,
-    params=PARAMS,
+    params=form(task_names(Home.find())),
     user_defined_macros={"evidence": evidence},
     tags=["nightmill", "training"],
 )
@@ -161,16 +125,20 @@ def retrain() -> None:
     """The chain from labelled rows to the champion."""
     plan = make_plan()
     steps = {
-        job: JobOperator(task_id=job, job=job, arguments=plan[job], **RETRY_ARGUMENTS)
+        job: JobOperator(
+            task_id=job, job=job, arguments=plan[job], max_active_tis_per_dag=1, **RETRY_ARGUMENTS
+        )
         for job in ("finetune", "bundle", "register")
     }
-    decision = decide(steps["register"].output)
-    promote = JobOperator(task_id="promote", job="promote", arguments=decision, **RETRY_ARGUMENTS)
-    path = choose_path()
+    path, decision = choose_path(), decide(steps["register"].output)
+    outcomes = [
+        JobOperator(task_id=task_id, job=job, arguments=decision[ARGUMENTS], **RETRY_ARGUMENTS)
+        for task_id, job in (("promote", "promote"), ("reject", "models"))
+    ]
     steps["finetune"] >> steps["bundle"] >> steps["register"] >> path
     path >> ask_person() >> decision
     path >> decision
-    decision >> promote
+    decision >> outcomes
 
 
 retrain()

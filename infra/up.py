@@ -16,54 +16,67 @@ if TYPE_CHECKING:
     from types import FrameType
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(REPOSITORY / "infra"), str(REPOSITORY / "infra" / "airflow")]
+sys.path[:0] = [
+    str(REPOSITORY / "infra" / folder) for folder in ("", "airflow", "mlflow", "postgres")
+]
 
-from processes import (  # noqa: E402 - infra is no package
+from accounts import AccountError  # noqa: E402 - infra is no package
+from databases import DatabaseError, DatabaseServer  # noqa: E402
+from local_servers import DATABASE_VARIABLE, LocalServers, parse_users  # noqa: E402
+from processes import (  # noqa: E402
     Server,
     ServerError,
     answer_of,
     check_alive,
     free_port,
-    start,
     stop,
     wait_until_ready,
 )
-from settings import (  # noqa: E402
-    LOCALHOST,
-    PASSWORD_FILE,
-    USER,
-    airflow_environment,
-    server_environment,
-)
+from settings import LOCALHOST, PASSWORD_FILE, USER  # noqa: E402
 
-READY_TIMEOUT_S = 240
+READY_TIMEOUT_S = 600  # of a busy machine; a server that ended is seen at once
 STOP_GRACE_S = 20
-_WORKER_LOG_PORT = 8793
-_TRIGGER_LOG_PORT = 8794
 
 
-@click.command(epilog="\b\nExample:\n  python infra/up.py --home nightmill-home\n")
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  python infra/up.py --home nightmill-home\n"
+    "  python infra/up.py --home nightmill-home --users ann:viewer,ben:user,cleo:op\n"
+    "  NIGHTMILL_DATABASE=postgresql://nightmill:PASSWORD@localhost:5432 "
+    "python infra/up.py --home nightmill-home\n"
+)
 @click.option("--home", type=click.Path(path_type=Path, file_okay=False), required=True)
 @click.option("--mlflow-port", default=5000, envvar="NIGHTMILL_MLFLOW_PORT", show_default=True)
 @click.option("--airflow-port", default=8080, envvar="NIGHTMILL_AIRFLOW_PORT", show_default=True)
-def main(*, home: Path, mlflow_port: int, airflow_port: int) -> None:
+@click.option(
+    "--users",
+    envvar="NIGHTMILL_USERS",
+    help="NAME:ROLE,... beside the admin; roles are viewer, user, op and admin. With them MLflow "
+    "asks for a login too.",
+)
+def main(*, home: Path, mlflow_port: int, airflow_port: int, users: str | None) -> None:
     """Start both servers, print where they are, stop them on Ctrl-C.
 
-    A busy port gives way to the next free one. Exit code 1 if a server does not come up or ends.
+    Their metadata lie in SQLite in HOME, or on the PostgreSQL server that the variable
+    NIGHTMILL_DATABASE names: postgresql://user:password@host:port. A busy port gives way to the
+    next free one. Exit code 1 if a server does not come up or ends.
     """
     signal.signal(signal.SIGTERM, _interrupt)
     servers: list[Server] = []
     try:
-        home = home.resolve()
-        servers.append(start_mlflow(home, free_port(mlflow_port, host=LOCALHOST)))
-        servers.append(start_airflow(home, airflow_port, mlflow=servers[0]))
+        local = _local_servers(home.resolve(), users=users)
+        servers.append(local.start_mlflow(free_port(mlflow_port, host=LOCALHOST)))
+        servers.append(local.start_airflow(airflow_port, mlflow=servers[0]))
         click.echo("starting MLflow and Airflow, about half a minute")
+        wait_until_ready(servers[:1], timeout_s=READY_TIMEOUT_S, is_ready=is_ready)
+        # Before Airflow is up: its first job may need the service account.
+        local.make_accounts(_address(servers[0]))
         wait_until_ready(servers, timeout_s=READY_TIMEOUT_S, is_ready=is_ready)
-        click.echo(welcome(home, servers))
+        click.echo(welcome(local, servers))
         while True:
             check_alive(servers)
             time.sleep(1)
-    except ServerError as error:
+    except (ServerError, DatabaseError, AccountError) as error:
         click.echo(str(error), err=True)
         sys.exit(1)
     except KeyboardInterrupt:
@@ -76,69 +89,19 @@ def main(*, home: Path, mlflow_port: int, airflow_port: int) -> None:
     click.echo("stopped")
 
 
-def start_mlflow(home: Path, port: int) -> Server:
-    """The tracking server and registry, on SQLite and a folder of the home."""
-    home.mkdir(parents=True, exist_ok=True)
-    places = {
-        "--backend-store-uri": f"sqlite:///{home / 'mlflow.db'}",
-        "--artifacts-destination": str(home / "mlartifacts"),
-        "--host": LOCALHOST,
-        "--port": str(port),
-        "--workers": "1",
-    }
-    arguments = [word for option in places.items() for word in option]
-    return start(
-        "MLflow",
-        [_program("mlflow"), "server", *arguments],
-        environment={
-            **_environment(),
-            "MLFLOW_DISABLE_TELEMETRY": "true",
-            # Seven processes for evaluations by language models, of which there are none here.
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        },
-        health=f"http://{LOCALHOST}:{port}/health",
-        log=home / "logs" / "mlflow.log",
-    )
-
-
-def start_airflow(home: Path, wanted_port: int, *, mlflow: Server) -> Server:
-    """All of Airflow in one group; its jobs use the given tracking server."""
-    address = mlflow.health.removesuffix("/health")
-    taken = {int(address.rpartition(":")[2])}
-    ports = []
-    for wanted in (wanted_port, _WORKER_LOG_PORT, _TRIGGER_LOG_PORT):
-        ports.append(free_port(wanted, host=LOCALHOST, taken=taken))
-        taken.add(ports[-1])
-    settings = airflow_environment(home, repository=REPOSITORY) | server_environment(
-        port=ports[0], worker_log_port=ports[1], trigger_log_port=ports[2]
-    )
-    (home / "airflow").mkdir(parents=True, exist_ok=True)
-    return start(
-        "Airflow",
-        [_program("airflow"), "standalone"],
-        environment={**_environment(), **settings, "MLFLOW_TRACKING_URI": address},
-        health=f"http://{LOCALHOST}:{ports[0]}/api/v2/monitor/health",
-        log=home / "logs" / "airflow.log",
-    )
-
-
-def welcome(home: Path, servers: list[Server]) -> str:
+def welcome(local: LocalServers, servers: list[Server]) -> str:
     """Where to go, as whom, and how to end it."""
-    mlflow, airflow = (f"http://{server.health.split('/')[2]}" for server in servers)
-    return (
-        f"\n  Airflow  {airflow}   user {USER}, password {_password(home)}\n"
-        f"  MLflow   {mlflow}\n"
-        f"  Logs     {home / 'logs'}\n\n"
-        "  DAGs start paused: switch on what shall run. Ctrl-C stops everything.\n"
+    mlflow, airflow = (_address(server) for server in servers)
+    people = "".join(
+        f"           user {name} ({role}), password {local.password(name)}\n"
+        for name, role in local.users.items()
     )
-
-
-def _password(home: Path) -> str:
-    path = home / "airflow" / PASSWORD_FILE
-    try:
-        return str(json.loads(path.read_text())[USER])
-    except (OSError, ValueError, KeyError):
-        return f"in {path}"
+    lines = (
+        f"\n  Airflow  {airflow}   user {USER}, password {_password(local.home)}\n{people}"
+        f"  MLflow   {mlflow}{'   the same users' if local.users else ''}\n"
+        f"  Logs     {local.home / 'logs'}\n\n"
+    )
+    return lines + "  DAGs start paused: switch on what shall run. Ctrl-C stops everything.\n"
 
 
 def is_ready(server: Server) -> bool:
@@ -149,14 +112,29 @@ def is_ready(server: Server) -> bool:
     return all(part["status"] == "healthy" for part in json.loads(answer).values())
 
 
-def _program(name: str) -> str:
-    return str(Path(sys.executable).parent / name)
+def _local_servers(home: Path, *, users: str | None) -> LocalServers:
+    try:
+        people = parse_users(users or "")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    # No option: with its password it would stand in every list of processes.
+    database = os.environ.get(DATABASE_VARIABLE)
+    server = DatabaseServer.parse(database) if database else None
+    if server is not None:
+        server.check()
+    return LocalServers(home, repository=REPOSITORY, database=server, users=people)
 
 
-def _environment() -> dict[str, str]:
-    # Airflow starts its parts by the name `airflow`, so that has to be this environment's.
-    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
-    return {**os.environ, "PATH": os.pathsep.join(folders)}
+def _address(server: Server) -> str:
+    return f"http://{server.health.split('/')[2]}"
+
+
+def _password(home: Path) -> str:
+    path = home / "airflow" / PASSWORD_FILE
+    try:
+        return str(json.loads(path.read_text())[USER])
+    except (OSError, ValueError, KeyError):
+        return f"in {path}"
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -25,10 +25,13 @@ JOBS = {
     "register": "Step of train: log the bundle to MLflow as challenger.",
     "verify-bundle": "Measure a bundle's gates on this host, which is to score with it.",
     "promote": "Move the champion alias to a registered version.",
+    "models": "Show registered models, compare and decide on them, and fetch them.",
     "cascade": "Measure how much a small model may answer for the large one.",
     "quarantine": "Show a date's rejected rows by reason, with masked samples.",
     "replay": "Run a published date's rejected rows again after a fix.",
     "explain-clean": "Show what cleaning does to a text, step by step.",
+    "arrived": "Say whether a date's input is there.",
+    "monitor": "Say whether a night is as the ones before it: ok, watch or retrain.",
     "report": "Show what was scored: rows, quarantine, quality, samples.",
 }
 
@@ -100,6 +103,8 @@ def main() -> None:
     for variable, value in {
         "RAY_USAGE_STATS_ENABLED": "0",
         "MLFLOW_DISABLE_TELEMETRY": "true",
+        # Seconds in all where a server is away, not minutes: whoever started the job tries again.
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
         "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",

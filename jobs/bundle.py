@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobs.evaluating import write_evaluation
+from jobs.evidence import EVIDENCE_FILE, MODEL_PAGE, gather_evidence
 from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
 from jobs.prune import DONE_FILE as PRUNED_FILE
 from jobs.prune import checkpoint_to_ship
+from jobs.run_tree import log_bundle, log_prune
 from pipeline.bundle import load_spec
 from pipeline.engines.model_page import write_model_page
 from pipeline.engines.registry import Registry
@@ -23,6 +25,7 @@ from pipeline.model.labelled import load_examples
 from pipeline.model.plots import plot_run
 from pipeline.model.search_space import task_with
 from schemas.errors import ConfigError
+from schemas.evidence import Evidence
 from schemas.load import load_task
 from schemas.manifest import write_atomically
 from schemas.prune import Pruning
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DONE_FILE = "bundled.json"
-MODEL_PAGE = "model.html"
 _MAX_TAG_CHARS = 5000  # of MLflow
 
 
@@ -63,7 +65,13 @@ def command(
     if run is None:
         raise ConfigError("bundle needs --run, the name that `nightmill finetune` answered")
     place = TrainingRun(context.home, config.name, run)
-    return summary(run, bundle(config, context, place.finetuned()))
+    spec = bundle(config, context, place.finetuned())
+    return {
+        "run": run,
+        "digest": spec.digest,
+        "variant": spec.variant,
+        "evidence": _evidence(place, spec, context),
+    }
 
 
 def bundle(config: TaskConfig, context: Context, finetuned: Finetuned) -> BundleSpec:
@@ -104,8 +112,19 @@ def bundle(config: TaskConfig, context: Context, finetuned: Finetuned) -> Bundle
     return bundled.spec
 
 
+def _evidence(place: TrainingRun, spec: BundleSpec, context: Context) -> dict[str, Any]:
+    """What a person decides on, small enough for Airflow to carry."""
+    path = place.folder / EVIDENCE_FILE
+    if not path.exists():  # of a bundle from before it was kept
+        found = gather_evidence(spec, place, place.finetuned(), Registry(context.home))
+        found.write(path)
+    # By way of JSON text: a figure that is no number becomes a word there, which databases take.
+    bounded: dict[str, Any] = json.loads(Evidence.read(path).bounded().model_dump_json())
+    return bounded
+
+
 def summary(run: str, spec: BundleSpec) -> dict[str, Any]:
-    """The job's result: what a person decides on."""
+    """What `nightmill train` answers of a bundle, and what is kept of it in the run's folder."""
     return {
         "run": run,
         "digest": spec.digest,
@@ -134,10 +153,23 @@ def _log_to_mlflow(
     registry.tag(run_id, {f"nightmill.{name}": value for name, value in tags.items()})
     registry.log_files(run_id, place.page, under="page")
     registry.log_file(run_id, page, under="evaluation")
-    model_page = place.folder / MODEL_PAGE
-    write_model_page(spec, model_page, sweeps=bundled.sweeps, notes=_pruned(place, spec.task))
-    registry.log_file(run_id, model_page, under="evaluation")
-    log.info("model: %s", model_page)
+    _log_evidence(registry, place, finetuned, bundled)
+    if spec.task.compress.prune is not None:
+        log_prune(context.home, spec.task, run_id, Pruning.read(place.folder / PRUNED_FILE))
+    log_bundle(context.home, run_id, spec)
+
+
+def _log_evidence(
+    registry: Registry, place: TrainingRun, finetuned: Finetuned, bundled: Bundled
+) -> None:
+    """The model's page, and what the person who decides will see."""
+    spec = bundled.spec
+    page, evidence = place.folder / MODEL_PAGE, place.folder / EVIDENCE_FILE
+    write_model_page(spec, page, sweeps=bundled.sweeps, notes=_pruned(place, spec.task))
+    log.info("model: %s", page)
+    gather_evidence(spec, place, finetuned, registry).write(evidence)
+    for path in (page, evidence):
+        registry.log_file(finetuned.mlflow_run_id, path, under="evaluation")
 
 
 def _pruned(place: TrainingRun, task: TaskConfig) -> dict[str, str]:

@@ -15,21 +15,25 @@ import pyarrow.parquet as pq
 
 from jobs.diagnosing import diagnose_divergence, diagnose_run
 from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
+from jobs.run_tree import flat, log_finetune, log_teach
 from jobs.teachers import keep_settings
 from jobs.teaching import find_teaching, start_run, student_outcome, with_teaching
+from pipeline.engines.model_version import CODE_TAG
 from pipeline.engines.registry import Registry
+from pipeline.engines.software import code_digest
 from pipeline.engines.text_profile_page import write_text_page
 from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.labelled_rows import LabelledData, data_digest, load_labelled, survey_labelled
 from pipeline.model.domain_texts import keep_domain, survey_domain, with_domain
 from pipeline.model.labelled import save_examples
-from pipeline.model.search_space import searched_keys, task_with
+from pipeline.model.search_space import searched_keys, setting_path, task_with
 from pipeline.prompt import word_ids
 from pipeline.spool import temporary_spool
 from pipeline.tables import quarantine_table
 from schemas.errors import ArtifactError, DivergenceError
 from schemas.fingerprint import digest_of
 from schemas.load import load_task
+from schemas.task import TaskConfig
 from schemas.training import Finetuned, TrainingRun
 
 if TYPE_CHECKING:
@@ -38,7 +42,6 @@ if TYPE_CHECKING:
     from jobs.teaching import Teaching
     from pipeline.survey import Survey
     from schemas.searched import Settings
-    from schemas.task import TaskConfig
 
 log = logging.getLogger(__name__)
 # How the work is shared out: another share is no other model, to the last bits of a sum.
@@ -46,7 +49,12 @@ _WITHOUT_EFFECT = (
     "workers", "threads_per_worker", "max_failures", "strategy", "accumulate_steps",
     "gradient_checkpointing",
 )  # fmt: skip
+_MAX_REASON_CHARS = 5000  # of MLflow's tags
 _TRAINING_SECTIONS = ("data", "contract", "clean", "heads", "window", "train")
+
+reason_option = click.option(
+    "--reason", default="", help="Why the run was started; kept with it in MLflow."
+)
 
 
 @job(
@@ -57,10 +65,16 @@ _TRAINING_SECTIONS = ("data", "contract", "clean", "heads", "window", "train")
 )
 @click.argument("task")
 @run_option
+@reason_option
 @dry_run_option
 @overrides_argument
 def command(
-    context: Context, task: str, run: str | None, dry_run: bool, overrides: tuple[str, ...]
+    context: Context,
+    task: str,
+    run: str | None,
+    reason: str,
+    dry_run: bool,
+    overrides: tuple[str, ...],
 ) -> dict[str, Any]:
     """Fine-tune TASK's backbone on its labelled rows.
 
@@ -70,7 +84,7 @@ def command(
     config = load_task(task, context.home, overrides=overrides)
     if dry_run:
         return show_config(config)
-    done = finetune(config, context, run=run)
+    done = finetune(config, context, run=run, reason=reason)
     return {
         "run": done.run,
         "metrics": {"valid_macro_f1": done.valid_macro_f1, "best_epoch": done.best_epoch},
@@ -79,14 +93,16 @@ def command(
     }
 
 
-def finetune(config: TaskConfig, context: Context, *, run: str | None = None) -> Finetuned:
-    """Fine-tunes, or answers what the same run gave before.
+def finetune(
+    config: TaskConfig, context: Context, *, run: str | None = None, reason: str = ""
+) -> Finetuned:
+    """Fine-tunes, or answers what the same run gave before; `reason` is why it was started.
 
     Raises:
         ConfigError, DataContractError, ArtifactError: see `load_labelled` and `load_encoder`.
     """
     with temporary_spool(context.home, config.name) as spool:
-        return _finetune(config, context, run=run, spool=spool)
+        return _finetune(config, context, run=run, reason=reason, spool=spool)
 
 
 @dataclass(frozen=True)
@@ -104,8 +120,15 @@ class _Sources:
         files = with_domain(data_digest(self.labelled, self.test), self.domain)
         return with_teaching(files, self.teaching)
 
+    @property
+    def by_role(self) -> dict[str, Survey | None]:
+        """Files by what they are for."""
+        return {"training": self.labelled, "test": self.test, "domain": self.domain}
 
-def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: Path) -> Finetuned:
+
+def _finetune(
+    config: TaskConfig, context: Context, *, run: str | None, reason: str, spool: Path
+) -> Finetuned:
     started = time.monotonic()
     sources = _Sources(
         *survey_labelled(config, context.home, spool=spool),
@@ -118,7 +141,7 @@ def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: P
         return done
     data, tokenizer = _read(config, place, sources)
     registry = Registry(context.home)
-    run_id = _open_run(config, place, data, registry)
+    run_id = _open_run(config, place, data, registry, reason=reason)
     taught = None
     if (teaching := sources.teaching) is not None:
         taught = teaching.teach(place, data.examples, tokenizer=tokenizer)
@@ -135,23 +158,35 @@ def _finetune(config: TaskConfig, context: Context, *, run: str | None, spool: P
         run=place.name,
         fingerprint=fingerprint,
         mlflow_run_id=run_id,
-        data_digest=data.digest,
-        cleaner_version=data.cleaner_version,
         special_tokens=tokenizer.special_tokens,
         pad_id=tokenizer.pad_id,
-        rows=data.rows,
-        rejected=dict(sorted(Counter(row.reason.value for row in data.rejected).items())),
-        near_duplicates=dict(data.leakage.counts),
-        conflicting_labels=dict(data.conflicts.counts),
         epochs=progress["epoch"],
         best_epoch=progress["best_epoch"],
         valid_macro_f1=best,
         searched=settings,
         distilled=None if taught is None else student_outcome(taught, best, registry, run_id),
         seconds=round(time.monotonic() - started, 1),
+        **_told_of(data),
     )
+    learnt_as = task_with(config, settings)
+    log_finetune(context.home, learnt_as, done, sources.by_role)
+    if teaching is not None:
+        log_teach(context.home, learnt_as, done, teaching)
+    # Last, so that a run that dies while it logs is logged by the next one.
     done.write(place.folder / "finetune.json")
     return done
+
+
+def _told_of(data: LabelledData) -> dict[str, Any]:
+    """What `Finetuned` keeps of the rows."""
+    return {
+        "data_digest": data.digest,
+        "cleaner_version": data.cleaner_version,
+        "rows": data.rows,
+        "rejected": dict(sorted(Counter(row.reason.value for row in data.rejected).items())),
+        "near_duplicates": dict(data.leakage.counts),
+        "conflicting_labels": dict(data.conflicts.counts),
+    }
 
 
 def _read(
@@ -177,7 +212,7 @@ def _read(
 
 
 def _open_run(
-    config: TaskConfig, place: TrainingRun, data: LabelledData, registry: Registry
+    config: TaskConfig, place: TrainingRun, data: LabelledData, registry: Registry, *, reason: str
 ) -> str:
     """The MLflow run, with settings and data."""
     run_id = registry.start_run(config.name, place.name, params=_params(config))
@@ -186,6 +221,9 @@ def _open_run(
         rows=len(data.examples),
     )  # fmt: skip
     registry.log_metrics(run_id, _data_metrics(data))
+    registry.tag(run_id, {CODE_TAG: code_digest()})
+    if reason:
+        registry.tag(run_id, {"nightmill.reason": reason[:_MAX_REASON_CHARS]})
     registry.log_files(run_id, place.text_profile, under="text_profile")
     return run_id
 
@@ -298,20 +336,7 @@ def _train(
 def _params(config: TaskConfig) -> dict[str, Any]:
     """Settings as MLflow parameters; what a search will choose is logged when it has."""
     search = config.train.search
-    later = () if search is None else searched_keys(config.train, search)[0]
-    names = {f"train.{key}" for key in later}
-    return {name: value for name, value in _flat(config).items() if name not in names}
-
-
-def _flat(config: TaskConfig) -> dict[str, Any]:
-    """Dotted settings, as MLflow parameters want them."""
-
-    def walk(prefix: str, value: Any) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            return {prefix: value}
-        found: dict[str, Any] = {}
-        for key, inner in value.items():
-            found |= walk(f"{prefix}.{key}" if prefix else key, inner)
-        return found
-
-    return walk("", config.model_dump(mode="json"))
+    later = () if search is None else searched_keys(config.train, search, distil=config.distil)[0]
+    names = {setting_path(key) for key in later}
+    settings = flat(config, tuple(TaskConfig.model_fields))
+    return {name: value for name, value in settings.items() if name not in names}

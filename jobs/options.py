@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import click
 import yaml
 
+from jobs.lease import lease_watched
 from jobs.logs import configure_logging
 from schemas.errors import BUG_EXIT_CODE, NightmillError
 from schemas.home import Home
@@ -68,9 +69,10 @@ def job(name: str, *, epilog: str) -> Callable[[Callable[..., dict[str, Any]]], 
 def run_job(function: Callable[..., dict[str, Any]], context: Context, **arguments: Any) -> int:
     """Runs a job and answers its exit code; the result file exists only after success."""
     try:
-        result = function(context, **arguments)
-        if context.result is not None:
-            write_atomically(context.result, json.dumps(result, indent=2).encode())
+        with lease_watched():
+            result = function(context, **arguments)
+            if context.result is not None:
+                write_atomically(context.result, json.dumps(result, indent=2).encode())
     except NightmillError as error:
         log.error("%s: %s", type(error).__name__, error)
         return error.exit_code

@@ -80,7 +80,7 @@ class Progress:
             parts.append(f"{self._shards_failed} shards failed")
         if 0 < done.rows_read < self._rows:
             left = (self._rows - done.rows_read) * seconds / done.rows_read
-            parts.append(f"{_duration(left)} left")
+            parts.append(f"{duration(left)} left")
         return ", ".join(parts)
 
     def _say_if_due(self) -> None:
@@ -105,7 +105,7 @@ def _bar() -> RichProgress:
     )  # fmt: skip
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """`45 s`, `12 min`, `3 h 20 min`."""
     minutes = round(seconds / 60)
     if seconds < 100:

@@ -93,7 +93,7 @@ def prune(
     started = time.monotonic()
     config = task_with(config, finetuned.searched)
     place = TrainingRun(context.home, config.name, finetuned.run)
-    fingerprint = digest_of([finetuned.fingerprint, settings.model_dump(mode="json")])
+    fingerprint = _fingerprint(config, settings, finetuned)
     done_file, work = place.folder / DONE_FILE, PruningFolder(place.folder / "pruning")
     if done_file.exists() and (done := Pruning.read(done_file)).fingerprint == fingerprint:
         log.info("run %s is already pruned with these settings", place.name)
@@ -111,6 +111,14 @@ def prune(
     done.write(done_file)  # last, so that a run that dies while it logs is logged by the next one
     shutil.rmtree(work.folder)
     return done
+
+
+def _fingerprint(config: TaskConfig, settings: PruneConfig, finetuned: Finetuned) -> str:
+    """Hash over the run, the cut, and how teachers' answers count in recovery."""
+    parts = [finetuned.fingerprint, settings.model_dump(mode="json")]
+    if config.distil is not None:
+        parts.append(config.distil.model_dump(mode="json"))
+    return digest_of(parts)
 
 
 def _cut(

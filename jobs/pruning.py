@@ -11,6 +11,7 @@ from jobs.training import describe_epoch, fit_and_save
 from pipeline.engines.host import computes_in_bf16
 from pipeline.heads import head_slices
 from pipeline.model.checkpoint import load_checkpoint
+from pipeline.model.distil.lesson import label_weight, more_examples, read_lesson
 from pipeline.model.fit import fit
 from pipeline.model.labelled import load_examples
 from pipeline.model.prune.recovery import recovery_config, recovery_recipe
@@ -29,12 +30,15 @@ def run_recovery(
 ) -> None:
     """Trains the checkpoint `start/` in `work`; leaves `recovered/` and `progress.json` there.
 
+    Where the run was distilled, its teachers' answers, which it kept, teach the cut model too.
+
     Raises:
         NightmillError, ShardError: see `run_workers`.
     """
     told = {
         "task": config.model_dump(mode="json"),
         "folder": str(work.folder),
+        "run": str(place.folder),
         "examples": str(place.examples),
         "tokenizer": str(place.tokenizer),
         "pad_id": pad_id,
@@ -58,9 +62,12 @@ def _worker(told: dict[str, Any]) -> None:
 
 def _recover(config: TaskConfig, work: PruningFolder, told: dict[str, Any]) -> None:
     config_of_fit, heads = recovery_config(config.train), head_slices(config.heads)
-    examples = load_examples(Path(told["examples"]))
+    run, examples = Path(told["run"]), load_examples(Path(told["examples"]))
     train = [example for example in examples if example.split == "train"]
+    train += more_examples(run, config)
     valid = [example for example in examples if example.split == "valid"]
+    # The teachers' layers are not followed: there are others left now, of other widths.
+    taught = read_lesson(run, config).soft_targets(config, train, heads, folder=run)
     model = load_checkpoint(work.start, config_of_fit, heads)
     recipe = recovery_recipe(
         config_of_fit, _settings(config), n_train=len(train),
@@ -68,7 +75,7 @@ def _recover(config: TaskConfig, work: PruningFolder, told: dict[str, Any]) -> N
     )  # fmt: skip
     loop = partial(
         fit, model, train=train, valid=valid, heads=heads, config=config_of_fit, recipe=recipe,
-        pad_id=told["pad_id"],
+        pad_id=told["pad_id"], extra_losses=taught, label_weight=label_weight(config),
     )  # fmt: skip
     fit_and_save(
         loop, model, recipe,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobs.options import Context, job, overrides_argument, run_option
+from jobs.run_tree import log_register, run_page
 from pipeline.bundle import load_spec
 from pipeline.engines.registry import CHALLENGER, Registry
 from schemas.errors import ConfigError
@@ -36,7 +37,12 @@ def command(
         raise ConfigError("register needs --run, the name that `nightmill finetune` answered")
     finetuned = TrainingRun(context.home, config.name, run).finetuned()
     registered = register(config, context, finetuned)
-    return registered.model_dump() | {"run_id": finetuned.mlflow_run_id}
+    registry = Registry(context.home)
+    return registered.model_dump() | {
+        "run_id": finetuned.mlflow_run_id,
+        "champion": registry.champion(config.name),
+        "page": run_page(context.home, finetuned.mlflow_run_id),
+    }
 
 
 def register(config: TaskConfig, context: Context, finetuned: Finetuned) -> Registered:
@@ -51,6 +57,7 @@ def register(config: TaskConfig, context: Context, finetuned: Finetuned) -> Regi
     version = registry.register(config.name, place.bundle, run_id=finetuned.mlflow_run_id)
     registry.finish_run(finetuned.mlflow_run_id)
     registered = Registered(name=config.name, version=version, digest=spec.digest)
+    log_register(context.home, finetuned.mlflow_run_id, registered)
     registered.write(place.folder / "registered.json")
     log.info("registered models:/%s/%s as %s", config.name, version, CHALLENGER)
     return registered

@@ -11,9 +11,9 @@ from jobs.search_trials import TrialPlan, run_trials
 from jobs.training import prepare
 from pipeline.engines.host import usable_cpus
 from pipeline.model.search_outcome import first_rung, is_over, pick_winner, table_rows
-from pipeline.model.search_space import draw_trials, searched_keys
+from pipeline.model.search_space import draw_trials, searched_keys, setting_path
 from schemas.fingerprint import digest_of
-from schemas.searched import Searched, Trial
+from schemas.searched import SEARCH_FILE, Searched, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from schemas.task import TaskConfig
     from schemas.training import TrainingRun
 
-SEARCH_FILE = "search.json"
 _FOLDER = "search"
 # So many threads a training of a small encoder still makes use of.
 _CPUS_PER_TRIAL = 8
@@ -50,7 +49,7 @@ def search_recipe(
         log.info("the search is done already: %s", known.why)
         return known
     recipe = prepare(config, place.folder).recipe
-    settings = draw_trials(config.train, search, recipe)
+    settings = draw_trials(config.train, search, recipe, distil=config.distil)
     plan = _plan(config, place, search, recipe, pad_id=pad_id, trials=len(settings))
     not_searched = _log_plan(plan, len(settings))
     folder = place.folder / _FOLDER
@@ -78,7 +77,8 @@ def search_recipe(
 
 def log_search(found: Searched, place: TrainingRun, registry: Registry, run_id: str) -> None:
     """Logs to MLflow what won and why, each trial's macro-F1 by its number, and `search.json`."""
-    registry.log_params(run_id, {f"train.{key}": value for key, value in found.settings.items()})
+    chosen = {setting_path(key): value for key, value in found.settings.items()}
+    registry.log_params(run_id, chosen)
     registry.tag(run_id, {"search": found.why})
     for trial in found.trials:
         if trial.outcome != "failed":
@@ -88,7 +88,8 @@ def log_search(found: Searched, place: TrainingRun, registry: Registry, run_id: 
 
 def _log_plan(plan: TrialPlan, trials: int) -> tuple[str, ...]:
     """Tells what is searched; answers what is not, as the task file says it."""
-    searched, said = searched_keys(plan.task.train, plan.search)
+    task = plan.task
+    searched, said = searched_keys(task.train, plan.search, distil=task.distil)
     log.info(
         "searching %s in %d trials of up to %d epochs, %d at a time, %d threads each",
         ", ".join(searched), trials, plan.epochs, plan.concurrent, plan.threads,

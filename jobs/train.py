@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from jobs.bundle import bundle, summary
-from jobs.finetune import finetune
+from jobs.finetune import finetune, reason_option
 from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
 from jobs.register import register
 from pipeline.engines.registry import Registry
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 )
 @click.argument("task")
 @run_option
+@reason_option
 @click.option("--promote", is_flag=True, help="Make the new version the champion.")
 @dry_run_option
 @overrides_argument
@@ -33,6 +34,7 @@ def command(
     context: Context,
     task: str,
     run: str | None,
+    reason: str,
     promote: bool,
     dry_run: bool,
     overrides: tuple[str, ...],
@@ -45,7 +47,7 @@ def command(
     config = load_task(task, context.home, overrides=overrides)
     if dry_run:
         return show_config(config)
-    finetuned = finetune(config, context, run=run)
+    finetuned = finetune(config, context, run=run, reason=reason)
     spec = bundle(config, context, finetuned)
     registered = register(config, context, finetuned)
     registry = Registry(context.home)

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobs.pace import Pace, describe_step
+from jobs.progress import duration
 from jobs.ray_training import (
     errors_left_in,
     is_first_rank,
@@ -21,7 +23,7 @@ from pipeline.engines.host import computes_in_bf16
 from pipeline.heads import head_slices
 from pipeline.model.backbone import check_length
 from pipeline.model.checkpoint import save_checkpoint
-from pipeline.model.distil.lesson import more_examples, new_student, read_lesson
+from pipeline.model.distil.lesson import label_weight, more_examples, new_student, read_lesson
 from pipeline.model.domain_adversarial import domain_losses
 from pipeline.model.domain_texts import load_domain
 from pipeline.model.fit import Progress, fit
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from pipeline.heads import HeadSlice
     from pipeline.model.distil.lesson import Lesson
-    from pipeline.model.fit import OnEpoch
+    from pipeline.model.fit import OnEpoch, OnStep
     from pipeline.model.labelled import Example
     from pipeline.model.network import Classifier
     from pipeline.model.recipe import Recipe
@@ -63,10 +65,13 @@ def describe_epoch(epoch: Mapping[str, Any]) -> str:
     """What the log says of a line of `fit_and_save`."""
     if "recipe" in epoch:
         return f"recipe: {epoch['recipe']}"
+    if "in_epoch" in epoch:
+        return describe_step(epoch)
     best = " (best so far)" if epoch["is_best"] else ""
+    left = f", at most {duration(epoch['left_s'])} left" if epoch["left_s"] else ""
     return (
         f"epoch {epoch['epoch']}: train loss {epoch['train_loss']:.4f}, valid loss "
-        f"{epoch['valid_loss']:.4f}, valid macro-F1 {epoch['valid_macro_f1']:.4f}{best}"
+        f"{epoch['valid_loss']:.4f}, valid macro-F1 {epoch['valid_macro_f1']:.4f}{best}{left}"
     )
 
 
@@ -122,6 +127,7 @@ def learn(
     pad_id: int,
     on_epoch: OnEpoch,
     resume: dict[str, Any] | None = None,
+    on_step: OnStep | None = None,
 ) -> Progress:
     """Trains the model with all that the task asks for; see `fit`."""
     domains = domain_losses(
@@ -135,7 +141,8 @@ def learn(
         recipe=parts.recipe, pad_id=pad_id, resume=resume, on_epoch=on_epoch,
         # Domains last, as they make passes of their own.
         extra_losses=(*taught, *domains),
-        label_weight=1.0 if config.distil is None else 1.0 - config.distil.alpha,
+        label_weight=label_weight(config),
+        on_step=on_step,
     )  # fmt: skip
 
 
@@ -148,18 +155,25 @@ def fit_and_save(
     checkpoint: Path,
     tokenizer: Path,
 ) -> None:
-    """Trains `model` by a `loop` that waits for `resume` and `on_epoch`, in a Ray worker.
+    """Trains `model` by a `loop` that waits for `resume` and two callbacks, in a Ray worker.
 
-    Recipe and epochs are told in `folder`, where the first rank leaves `progress.json` when the
-    checkpoint is complete.
+    Recipe, epochs and now and then a step are told in `folder`, where the first rank leaves
+    `progress.json` when the checkpoint is complete.
     """
     tell(folder, {"recipe": str(recipe)})
-    progress = loop(resume=last_state(), on_epoch=partial(_report, folder))
+    pace = Pace(folder)
+    progress = loop(
+        resume=last_state(), on_epoch=partial(_report, folder, pace), on_step=pace.on_step
+    )
     if is_first_rank():
         save_checkpoint(model, checkpoint, tokenizer=tokenizer)
         told = progress.__dict__ | {"recipe": str(recipe)}
         write_atomically(folder / "progress.json", json.dumps(told).encode())
 
 
-def _report(folder: Path, progress: Progress, state: dict[str, Any], is_best: bool) -> None:
-    report_state(folder, progress.history[-1] | {"is_best": is_best}, state)
+def _report(
+    folder: Path, pace: Pace, progress: Progress, state: dict[str, Any], is_best: bool
+) -> None:
+    told = {"is_best": is_best, "left_s": pace.left_s()}
+    pace.end_epoch()
+    report_state(folder, progress.history[-1] | told, state)

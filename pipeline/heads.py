@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.scope import scope_scores
+from pipeline.scope import rule_scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -203,15 +203,16 @@ def answers(
     found = [Answer(*parts) for parts in zip(labels, sure.tolist(), scores, telling, strict=True)]
     if (rule := head.scope_rule) is None:
         return found
-    pooled = logits[starts, : head.columns.stop]
+    stop = max(head.columns.stop, 0 if rule.column is None else rule.column + 1)
+    pooled = logits[starts, :stop]
     for row, span in several.items():
-        pooled[row] = pool_logits(logits[span], n_tokens[span], pooling)[: head.columns.stop]
+        pooled[row] = pool_logits(logits[span], n_tokens[span], pooling)[:stop]
     return _scoped(found, pooled, head, rule)
 
 
 def _scoped(found: list[Answer], logits: Array, head: HeadSlice, rule: ScopeRule) -> list[Answer]:
-    """The answers with how well the labels fit, from the records' pooled logits `(R, L)`."""
-    scores = scope_scores(scaled_logits(logits, head), rule.method).tolist()
+    """The answers with how well the labels fit, from the records' pooled outputs `(R, M)`."""
+    scores = rule_scores(rule, scaled_logits(logits, head), logits).tolist()
     return [
         replace(each, scope=score, outside=score < rule.threshold)
         for each, score in zip(found, scores, strict=True)

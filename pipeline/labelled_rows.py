@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline.bundle import text_flow
+from pipeline.cells import cell_text, moment_in
 from pipeline.leakage import Conflicts, Leakage, conflicting_labels, without_leaks
 from pipeline.model.labelled import Example, Labeller, Split, Target, split_of
 from pipeline.read import read_shard
@@ -18,6 +20,7 @@ from schemas.errors import ConfigError, DataContractError
 from schemas.fingerprint import digest_of
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from schemas.task import TaskConfig
 
 _ROWS_PER_SHARD = 100_000
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -83,13 +87,16 @@ def load_labelled(
     """
     flow = text_flow(task, tokenizer)
     data = LabelledData([], data_digest(labelled, test), flow.cleaner.version)
-    reading = _Reading(flow, data, Labeller(task.heads), tokenizer.unk_id)
+    reading = _Reading(
+        flow, data, Labeller(task.heads), tokenizer.unk_id, time_column=task.data.time_column
+    )
     if test is not None:
         data.examples += reading.examples(test, split_for=lambda _: "test")
     split_for = partial(split_of, config=task.train, has_test=test is not None)
     data.examples += reading.examples(labelled, split_for=split_for)
     reading.labeller.check()
     _check_share(task, labelled, data)
+    _note_days(task, data.examples)
     data.conflicts = conflicting_labels(data.examples, task.heads)
     data.examples, data.leakage = without_leaks(
         data.examples, similarity=task.train.near_duplicate_similarity
@@ -110,6 +117,7 @@ class _Reading:
     data: LabelledData
     labeller: Labeller
     unk_id: int | None
+    time_column: str | None = None
 
     def examples(
         self, source: Survey, *, split_for: Callable[[tuple[str, ...]], Split]
@@ -138,7 +146,25 @@ class _Reading:
             texts=item.texts,
             windows=windows.windows,
             targets=targets,
+            day=_day(item.record.values, self.time_column),
         )
+
+
+def _day(values: Mapping[str, Any], column: str | None) -> dt.date | None:
+    """The day in UTC that a row is from; None where no column or no time in it says so."""
+    text = None if column is None else cell_text(values.get(column))
+    moment = None if text is None else moment_in(text)
+    return None if moment is None else moment.date()
+
+
+def _note_days(task: TaskConfig, examples: list[Example]) -> None:
+    """Tells of records without a time, since quality by time knows nothing of them."""
+    missing = sum(example.day is None for example in examples)
+    if task.data.time_column is not None and missing:
+        log.warning(
+            "%d of %d labelled records have no ISO 8601 time in column %r (data.time_column)",
+            missing, len(examples), task.data.time_column,
+        )  # fmt: skip
 
 
 def _survey(task: TaskConfig, pattern: str, home: Home, spool: Path) -> Survey:

@@ -162,7 +162,7 @@ class BundleSpec(Document):
         if self.task.prompt is not None:
             parts["prompt"] = self.task.prompt
         if self.scopes:
-            parts["scopes"] = {name: rule.model_dump() for name, rule in self.scopes.items()}
+            parts["scopes"] = {name: rule.identity for name, rule in self.scopes.items()}
         return digest_of(parts)
 
     def check_fits(self, task: TaskConfig) -> None:

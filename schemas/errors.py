@@ -9,6 +9,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar
 
+from schemas.masking import mask_secrets
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -20,6 +22,10 @@ class NightmillError(Exception):
 
     exit_code: ClassVar[int] = BUG_EXIT_CODE
     retryable: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        """The message without passwords, which an address within it may hold."""
+        return mask_secrets(super().__str__())
 
 
 class ConfigError(NightmillError):

@@ -15,18 +15,52 @@ NO_POLARITY = "none"  # what an aspect that a text does not speak of is answered
 
 
 # No subclasses of `schemas.task.Section`: the task's file imports this one.
+class KnnConfig(BaseModel):
+    """How like a text is to training texts: the cosine to the `neighbours`-th most like of them.
+
+    It is compared with windows of training texts that a label fits, at most `texts` of them, drawn
+    by `train.seed` (Sun et al. 2022, arXiv 2204.06507, who find few neighbours and a small sample
+    enough). Their vectors are part of the model file, `texts` times the encoder's width times
+    4 bytes, and are there only if this score tells texts outside better than the other two.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    texts: Annotated[int, Field(ge=1, le=20_000)] = 1000
+    neighbours: Annotated[int, Field(ge=1)] = 5
+
+    @model_validator(mode="after")
+    def _neighbours_are_among_the_texts(self) -> Self:
+        if self.neighbours > self.texts:
+            raise ValueError(
+                f"neighbours {self.neighbours} are more than the {self.texts} texts: lower them"
+            )
+        return self
+
+
 class OutsideConfig(BaseModel):
     """Texts that none of a head's labels fits go to people, whatever the answer's confidence.
 
     `labels` are the values of the head's column that mean none of these, such as `oos`; without
     them no such text is known, and what fits is learnt from the others alone. At least the share
-    `keep` of the texts that a label fits stays with the model.
+    `keep` of the texts that a label fits stays with the model. `knn` tries a third score beside the
+    maximum probability and the energy; which one is better is seen on texts of `labels` alone.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     labels: tuple[str, ...] = ()
     keep: Annotated[float, Field(gt=0, le=1)] = 0.95
+    knn: KnnConfig | None = None
+
+    @model_validator(mode="after")
+    def _knn_can_be_judged(self) -> Self:
+        if self.knn is not None and not self.labels:
+            raise ValueError(
+                "knn is chosen by how it tells texts of the outside labels from others: name such "
+                "labels, or remove knn"
+            )
+        return self
 
     @model_validator(mode="after")
     def _labels_can_be_met(self) -> Self:

@@ -50,6 +50,10 @@ class Home:
         """Great Expectations pages by date."""
         return self.root / "quality" / task
 
+    def monitor(self, task: str) -> Path:
+        """What was seen of published nights: `date=D.json`."""
+        return self.root / "monitor" / task
+
     def models(self, task: str) -> Path:
         """Working folders of training runs."""
         return self.root / "models" / task

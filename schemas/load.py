@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from schemas.errors import ConfigError, did_you_mean
+from schemas.masking import mask_secrets
 from schemas.task import TaskConfig
 
 if TYPE_CHECKING:
@@ -133,5 +134,5 @@ def _present(annotation: Any) -> Any:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = mask_secrets(repr(value))  # before it is cut, which may leave half a password
     return text if len(text) <= 80 else text[:77] + "..."

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from schemas.address import Address
 from schemas.section import Section
 
 
@@ -31,7 +32,7 @@ class SinkConfig(Section):
     """One more place where a published night goes: `location` is a folder or `s3://` address."""
 
     format: Literal["parquet", "delta"] = "parquet"
-    location: str
+    location: Address
 
 
 class ScoreConfig(Section):

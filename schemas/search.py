@@ -6,7 +6,7 @@ from typing import Annotated, Generic, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from schemas.section import Section
+from schemas.section import Fraction, Section
 
 Positive = Annotated[float, Field(gt=0)]
 Size = Annotated[int, Field(ge=1)]
@@ -50,6 +50,9 @@ class SearchConfig(Section):
     `concurrent` trials share the CPUs; null is one for every eight of them, at least one. With one
     at a time the same seed stops the same trials. `sample_fraction` is how much of the training
     records a trial sees; the run then trains on all.
+
+    `distil_alpha` and `distil_temperature` are those of `distil`, whose teachers are asked once for
+    all trials.
     """
 
     trials: Annotated[int, Field(ge=2)] = 8
@@ -63,3 +66,5 @@ class SearchConfig(Section):
     layer_decay: Values[Decay] | None = Values(between=(0.8, 1.0))
     label_smoothing: Values[Share] | None = Values(between=(0.0, 0.1))
     dropout: Values[Share] | None = Values(between=(0.05, 0.2))
+    distil_alpha: Values[Fraction] | None = None
+    distil_temperature: Values[Positive] | None = None

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from schemas.manifest import Document
 
+SEARCH_FILE = "search.json"
 Settings = dict[str, int | float]
 
 

@@ -12,13 +12,16 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
+from schemas.address import Address
 from schemas.distil import DistilConfig
 from schemas.fingerprint import digest_of
 from schemas.head import HeadConfig, prompt_of
 from schemas.labels import LabelSet
+from schemas.monitor import MonitorConfig
 from schemas.pretrain import PretrainConfig
 from schemas.prune import PruneConfig, without_pruned_adapters
 from schemas.reasons import Reason
+from schemas.schedule import ScheduleConfig
 from schemas.score import CacheConfig, CascadeConfig, ScoreConfig, SinkConfig
 from schemas.section import Fraction, Section
 from schemas.train import LoraConfig, TrainConfig, WindowPooling
@@ -83,23 +86,28 @@ class DataConfig(Section):
     and row. With several text columns the last one is the body that windows slide over; the ones
     before it are joined and repeated in each window.
 
+    `time_column` holds when a record is from, as ISO 8601 or a type of dates: a model's evaluation
+    then tells quality by week or month. Labelled rows may do without; scoring does not read it.
+
     `encoding` is `auto` (byte order mark, else UTF-8 where the bytes are, else a recorded guess)
     or the name of a Python codec. A record over `max_record_bytes` is rejected, the file goes on.
     """
 
-    incoming: str
-    labelled: str | None = None
-    test: str | None = None
-    outcomes: str | None = None
+    incoming: Address
+    labelled: Address | None = None
+    test: Address | None = None
+    outcomes: Address | None = None
     format: Literal["auto", "csv", "tsv", "jsonl", "parquet"] = "auto"
     encoding: str = "auto"
     max_record_bytes: Annotated[int, Field(ge=1024)] = 64 << 20
     id_column: str | None = None
+    time_column: str | None = None
     text_columns: Annotated[tuple[str, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _columns_are_distinct(self) -> Self:
-        names = [*self.text_columns, *([self.id_column] if self.id_column else [])]
+        others = (self.id_column, self.time_column)
+        names = [*self.text_columns, *(name for name in others if name is not None)]
         if len(set(names)) != len(names):
             raise ValueError(f"a column is named twice in {names}")
         return self
@@ -306,7 +314,8 @@ class TaskConfig(Section):
     distil: DistilConfig | None = None
     compress: CompressConfig = CompressConfig()
     score: ScoreConfig = ScoreConfig()
-    schedule: str | None = "0 2 * * *"
+    schedule: ScheduleConfig | None = ScheduleConfig()
+    monitor: MonitorConfig = MonitorConfig()
 
     @field_validator("heads")
     @classmethod

@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from schemas.masking import mask_secrets
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -74,10 +76,11 @@ class SubprocessRunner:
             sweeper = threading.Thread(target=self._sweep, args=(process,), daemon=True)
             sweeper.start()
             try:
-                for line in process.stdout or ():
+                for printed in process.stdout or ():
+                    line = mask_secrets(printed)  # of libraries too, which print past our log
                     on_line(line.rstrip())
                     last_line = line.strip() or last_line
-                    last_error = _error_in(line) or last_error
+                    last_error = error_in(line) or last_error
                 sweeper.join()
             except BaseException:
                 self.stop()
@@ -137,6 +140,7 @@ def _die_with_parent() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _error_in(line: str) -> str:
+def error_in(line: str) -> str:
+    """What a log line of severity ERROR says; empty for any other line."""
     match = _ERROR_LINE.search(line)
     return match["message"].strip() if match else ""

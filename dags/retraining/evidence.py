@@ -2,67 +2,194 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
+from dags.retraining.markdown import escaped, number, signed, table, with_interval
+from schemas.evidence import Evidence
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from schemas.evidence import HeadEvidence, LabelChange, ModelFigures
 
 
-def evidence(bundled: Mapping[str, Any], registered: Mapping[str, Any]) -> str:
-    """Markdown with what was registered, how well it answers, and which gates it passed."""
-    return "\n\n".join(
-        (
-            f"**{registered['name']} version {registered['version']}**, "
-            f"variant `{bundled['variant']}`, bundle `{str(bundled['digest'])[:12]}`, "
-            f"MLflow run `{registered['run_id']}`",
-            "#### How well it answers\n\n" + _metrics(bundled.get("metrics", {})),
-            "#### Gates\n\n" + _gates(bundled.get("gates", ())),
-            "*Approve* makes it the champion that scores tonight; *Reject* leaves the present "
-            "one, and so does no answer within a day.",
-        )
+def evidence(
+    bundled: Mapping[str, Any],
+    registered: Mapping[str, Any],
+    params: Mapping[str, Any],
+) -> str:
+    """Markdown: the new model against the champion, and what either answer does."""
+    found = Evidence.model_validate(bundled["evidence"])
+    parts = (
+        _opening(found, registered),
+        _reason(params.get("reason") or ""),
+        _stale(found, registered),
+        _section("How well it answers", _heads(found)),
+        _section("Languages, the worst first", _slices(found)),
+        _section("What it is and what it costs", _figures(found)),
+        _section("Labels that changed", _labels(found.labels)),
+        _section("Gates", _gates(found)),
+        _section("Notes", _notes(found)),
+        _section("Where to look", _places(found, registered)),
+        "*Approve* makes it the champion that scores from the next run on. *Reject* leaves the "
+        "champion as it is and keeps this version as challenger, with your reason. No answer "
+        f"within {params['approval_hours']} h is a rejection by nobody.",
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def _opening(found: Evidence, registered: Mapping[str, Any]) -> str:
+    name, version = registered["name"], registered["version"]
+    against = f"against champion version {found.champion_version}"
+    if found.champion_version is None:
+        against = "the task has no champion yet, so that it would be the first model to score"
+    return f"**{name} version {version}** ({found.new.variant}), {against}"
+
+
+def _reason(reason: str) -> str:
+    told = escaped(reason)
+    return f"Why it was made: {told}" if told else ""
+
+
+def _stale(found: Evidence, registered: Mapping[str, Any]) -> str:
+    """A warning where somebody has promoted another model since the two were compared."""
+    now = registered.get("champion")
+    if now in (found.champion_version, registered["version"]):
+        return ""
+    return (
+        f"**The champion is version {now} by now**, and not the one below: start the retraining "
+        f"again to compare with it, or look at both in MLflow."
     )
 
 
-def _metrics(metrics: Mapping[str, Mapping[str, Any]]) -> str:
+def _section(title: str, body: str) -> str:
+    return f"#### {title}\n\n{body}" if body else ""
+
+
+def _heads(found: Evidence) -> str:
+    rows = [_head(head) for head in found.heads]
+    header = (
+        "head", "records", "macro-F1", "champion", "difference", "verdict", "accuracy", "champion",
+        "majority", "calibration error",
+    )  # fmt: skip
+    if not rows:
+        return "nothing was measured"
+    told = table(header, rows) + _left_out(found, "heads")
+    if not any(head.paired for head in found.heads):
+        return told
+    return (
+        f"{told}\n\nIn brackets: 95 % intervals, by bootstrap. Both models answered the same "
+        "records; *p* is McNemar's exact test on those that one of them alone gets right."
+    )
+
+
+def _head(head: HeadEvidence) -> tuple[str, ...]:
+    paired = head.paired
+    compared = ("", "", "not compared", "")
+    if paired is not None:
+        compared = (
+            f"{paired.macro_f1:.3f}",
+            f"{signed(paired.macro_f1_gain)} "
+            f"({' to '.join(map(signed, paired.macro_f1_gain_interval))})",
+            f"{paired.verdict}; only new right {paired.only_new}, only champion "
+            f"{paired.only_champion}, p {paired.p_value:.2g}",
+            f"{paired.accuracy:.3f}",
+        )
+    return (
+        head.head,
+        str(head.rows),
+        with_interval(head.macro_f1, head.macro_f1_interval),
+        *compared[:3],
+        with_interval(head.accuracy, head.accuracy_interval),
+        compared[3],
+        number(head.majority_accuracy),
+        number(head.calibration_error),
+    )
+
+
+def _slices(found: Evidence) -> str:
     rows = [
         (
-            head,
-            str(values["rows"]),
-            _with_interval(values["accuracy"], values["accuracy_interval"]),
-            _with_interval(values["macro_f1"], values["macro_f1_interval"]),
-            _number(values["majority_accuracy"]),
-            _number(values["expected_calibration_error"]),
+            part.head,
+            part.lang,
+            str(part.rows),
+            with_interval(part.macro_f1, part.macro_f1_interval),
+            "" if part.champion_macro_f1 is None else f"{part.champion_macro_f1:.3f}",
         )
-        for head, values in metrics.items()
+        for part in found.slices
     ]
-    header = ("head", "held-out records", "accuracy", "macro-F1", "majority", "calibration error")
-    return _table(header, rows) if rows else "none were measured"
+    header = ("head", "language", "records", "macro-F1", "champion, on its own records")
+    return table(header, rows) + _left_out(found, "slices") if rows else ""
 
 
-def _with_interval(value: float, interval: Sequence[float]) -> str:
-    low, high = interval
-    return f"{value:.3f} (95 %: {low:.3f} to {high:.3f})"
+def _figures(found: Evidence) -> str:
+    models = [found.new, *([found.champion] if found.champion else [])]
+    rows: list[Sequence[str]] = [
+        (name, *(str(read(model)) for model in models)) for name, read in _FIGURES.items()
+    ]
+    learnt = ", ".join(f"{count} {split}" for split, count in found.rows.items())
+    told = table(("", "new", "champion")[: 1 + len(models)], rows)
+    return f"{told}\n\nRecords of the new one: {learnt or 'not counted'}."
 
 
-def _gates(gates: Sequence[Mapping[str, Any]]) -> str:
+_FIGURES: dict[str, Callable[[ModelFigures], str]] = {
+    "variant": lambda model: model.variant,
+    "size, MB": lambda model: number(model.megabytes),
+    "windows/s on one thread": lambda model: number(model.windows_per_s),
+    "p95 of a window, ms": lambda model: number(model.p95_ms),
+    "measured on": lambda model: model.host,
+    "backbone": lambda model: escaped(model.backbone),
+    "learnt from": lambda model: ", ".join(map(escaped, model.teachers)) or "labels alone",
+    "training run": lambda model: escaped(model.training_run),
+    "data": lambda model: f"`{model.data_digest[:12]}`",
+    "bundle": lambda model: f"`{model.digest[:12]}`",
+    "weights": lambda model: f"`{model.weights_digest[:12]}`",
+}  # fmt: skip
+
+
+def _labels(changes: Sequence[LabelChange]) -> str:
+    rows = [
+        (each.head, _names(each.added, each.n_added), _names(each.removed, each.n_removed))
+        for each in changes
+    ]
+    return table(("head", "new labels", "gone"), rows) if rows else ""
+
+
+def _names(names: Sequence[str], count: int) -> str:
+    more = f" and {count - len(names)} more" if count > len(names) else ""
+    return ", ".join(map(escaped, names)) + more
+
+
+def _gates(found: Evidence) -> str:
     rows = [
         (
-            gate["variant"],
-            gate["gate"],
-            _number(gate["value"]),
-            _number(gate["threshold"]),
-            "passed" if gate["passed"] else "**FAILED**",
+            gate.variant,
+            gate.gate,
+            number(gate.value),
+            f"{gate.rule} {number(gate.threshold)}",
+            "passed" if gate.passed else "**FAILED**",
         )
-        for gate in gates
+        for gate in found.gates
     ]
-    header = ("variant", "gate", "value", "threshold", "outcome")
-    return _table(header, rows) if rows else "none were measured"
+    header = ("variant", "gate", "value", "asked", "outcome")
+    if not rows:
+        return "none were measured"
+    choice = f"\n\nShips: {escaped(found.choice)}" if found.choice else ""
+    return table(header, rows) + _left_out(found, "gates") + choice
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+def _notes(found: Evidence) -> str:
+    return "\n".join(f"- {escaped(note)}" for note in found.notes)
 
 
-def _number(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _places(found: Evidence, registered: Mapping[str, Any]) -> str:
+    run = f"MLflow run `{registered['run_id']}`, artefacts under `evaluation`"
+    if re.match(r"https?://", address := str(registered.get("page") or "")):
+        run = f"[MLflow run]({address}) `{registered['run_id']}`, artefacts under `evaluation`"
+    return "\n".join([f"- {run}", *(f"- {name}: `{path}`" for name, path in found.pages.items())])
+
+
+def _left_out(found: Evidence, table_name: str) -> str:
+    count = found.left_out.get(table_name)
+    return f"\n\nand {count} more rows in `evidence.json`" if count else ""

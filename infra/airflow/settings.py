@@ -5,21 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 LOCALHOST = "127.0.0.1"
 PASSWORD_FILE = "simple_auth_manager_passwords.json.generated"  # noqa: S105 - a file's name
 USER = "admin"
+# Each may also do what those before it may: look; trigger, clear and approve runs; change
+# connections, variables and pools; everything.
+ROLES = ("viewer", "user", "op", "admin")
 
 
-def airflow_environment(home: Path, *, repository: Path, log_level: str = "INFO") -> dict[str, str]:
-    """Environment variables of an Airflow whose metadata lie in `home/airflow`.
+def airflow_environment(
+    home: Path,
+    *,
+    repository: Path,
+    log_level: str = "INFO",
+    database: str | None = None,
+    users: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Environment variables of an Airflow whose folder is `home/airflow`.
 
-    `home` is absolute; `repository` is the folder that holds `dags/`. DAGs start paused, as a
-    schedule that nobody switched on must not run. At a `log_level` over INFO the task logs lose
-    what the jobs print.
+    `home` is absolute; `repository` is the folder that holds `dags/`. The metadata lie in SQLite in
+    that folder, or at SQLAlchemy's address `database`. `users` are roles by name, beside the
+    administrator who is always there. DAGs start paused, as a schedule that nobody switched on must
+    not run. At a `log_level` over INFO the task logs lose what the jobs print.
     """
     folder = home / "airflow"
+    roles = {USER: "admin", **(users or {})}
     return {
         "NIGHTMILL_HOME": str(home),
         "AIRFLOW_HOME": str(folder),
@@ -27,9 +40,11 @@ def airflow_environment(home: Path, *, repository: Path, log_level: str = "INFO"
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
         "AIRFLOW__CORE__PARALLELISM": "4",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(
+            f"{name}:{role}" for name, role in roles.items()
+        ),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder / 'airflow.db'}",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database or f"sqlite:///{folder / 'airflow.db'}",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": log_level,

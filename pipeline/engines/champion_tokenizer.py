@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.engines.tokenizer import BackboneTokenizer
 from schemas.bundle import TOKENIZER_FILE
-from schemas.errors import ArtifactError
+from schemas.errors import ArtifactError, TransientError
 
 if TYPE_CHECKING:
     from schemas.home import Home
@@ -28,7 +28,7 @@ def champion_tokenizer(task: TaskConfig, home: Home) -> BackboneTokenizer | None
     try:
         _, bundle = Registry(home).fetch(task.model_uri)
         return BackboneTokenizer(bundle / TOKENIZER_FILE)
-    except (ArtifactError, MlflowException) as error:
+    except (ArtifactError, TransientError, MlflowException) as error:
         log.info("no tokenizer of %s: %s", task.model_uri, error)
         return None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.engines.evaluation_heads import head_section, range_of
 from pipeline.engines.evaluation_plots import curve_plot
+from pipeline.engines.evaluation_search import search_section
 from pipeline.engines.page_parts import percent, table, tiles, whole_page
 from pipeline.model.findings import Diagnosis
 
@@ -33,6 +34,7 @@ def write_evaluation_page(evaluation: Evaluation, path: Path) -> None:
         *_champion_notes(evaluation),
         "<h2>Training</h2>",
         _training(evaluation),
+        *([] if evaluation.searched is None else [search_section(evaluation.searched)]),
         "<h2>Suspected label errors</h2>",
         _label_errors(evaluation),
     ]

@@ -56,6 +56,33 @@ def curve_plot(
     return _figure(title, f"best epoch {best}", inner, width=_WIDTH, height=_HEIGHT)
 
 
+def trials_plot(title: str, trials: Sequence[tuple[int, Sequence[float]]], *, chosen: int) -> str:
+    """A figure of macro-F1 by epoch, a line for each trial (its number, its values).
+
+    `chosen` is drawn last, in the second colour and with its number; the others' are at their dots.
+    """
+    values = [value for _, each in trials for value in each]
+    if not values:
+        return ""
+    margin = max(0.01, (max(values) - min(values)) / 8)
+    low, high = max(0.0, min(values) - margin), min(1.0, max(values) + margin)
+    epochs = range(1, max(len(each) for _, each in trials) + 1)
+    x = _Scale(1, epochs[-1], low=_LEFT, high=_WIDTH - _RIGHT)
+    y = _Scale(low, high, low=_HEIGHT - _BOTTOM, high=_TOP)
+    marks = [low + (high - low) * i / _LINES for i in range(_LINES + 1)]
+    inner = [*(_rule(y(mark), f"{mark:.3f}") for mark in marks), *_epoch_marks(epochs, x)]
+    for number, each in sorted(trials, key=lambda trial: trial[0] == chosen):
+        told = f"trial {number}"
+        points = [(x(e), y(v), f"{told}, epoch {e}: {v:.4f}") for e, v in enumerate(each, start=1)]
+        label = (
+            f'<text class="name" x="{points[-1][0] + 8:.1f}" y="{points[-1][1] + 4:.1f}">{told}'
+            "</text>"
+        )
+        kind, name = ("second", label) if number == chosen else ("first faded", "")
+        inner.append(f'<g class="{kind}">{_line(points)}{name}</g>')
+    return _figure(title, f"trial {chosen} was chosen", inner, width=_WIDTH, height=_HEIGHT)
+
+
 def reliability_plot(title: str, bins: Sequence[Bin], *, note: str) -> str:
     """A figure of the share right by confidence; a dot's size tells how many answers it has."""
     edge, total = 40, sum(each.rows for each in bins)

@@ -19,7 +19,7 @@ _EXTRA = re.compile(r"extra == \"(?!cpu|gpu)")
 @cache
 def installed_software() -> dict[str, str]:
     """Versions of Python, of our own code (a digest) and of each package that we ask for."""
-    found = {"python": platform.python_version(), _PROJECT: _code_digest()}
+    found = {"python": platform.python_version(), _PROJECT: code_digest()}
     for requirement in requires(_PROJECT) or []:
         name = _NAME.match(requirement)
         if name is None or _EXTRA.search(requirement):
@@ -36,7 +36,7 @@ def _version(name: str) -> str:
         return ""
 
 
-def _code_digest() -> str:
+def code_digest() -> str:
     """A digest over our modules; a version number would not tell two checkouts apart."""
     root = Path(__file__).parents[2]
     digest = hashlib.sha256()

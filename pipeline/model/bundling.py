@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline.engines.host import describe_host
 from pipeline.engines.onnx_session import OnnxEncoder
@@ -14,22 +13,16 @@ from pipeline.engines.tokenizer import BackboneTokenizer
 from pipeline.heads import HeadSlice, head_slices
 from pipeline.model.baselines import measure_baselines
 from pipeline.model.card import model_card
-from pipeline.model.facts import facts_gates, measure_facts
-from pipeline.model.gate import (
-    TorchEncoder,
-    Watch,
-    choose_variant,
-    parity_gate,
-    reason_for,
-    variant_gates,
-)
+from pipeline.model.gate import AllCores, choose_variant, reason_for
 from pipeline.model.gate_checks import variant_metrics
-from pipeline.model.gate_inputs import ODD_TEXTS, odd_windows, parity_batches
+from pipeline.model.gate_inputs import ODD_TEXTS, odd_windows
+from pipeline.model.gate_run import Measured, measure_variants
+from pipeline.model.gate_table import gate_table
 from pipeline.model.labelled import Example, label_matrix
 from pipeline.model.metrics import fit_temperature, head_metrics
 from pipeline.model.model_file import model_files
+from pipeline.model.neighbours import add_likeness
 from pipeline.model.outputs import Outputs, fit_scope, run_encoder, with_scope
-from pipeline.model.sweep import Rescue, Sample, rescue
 from pipeline.model.text_features import sampled
 from pipeline.model.variants import VariantMaker
 from pipeline.model.verification import write_verification
@@ -103,83 +96,129 @@ def make_bundle(
         DataContractError: there are no validation records, or none from which a head's rule for
             texts outside can be learnt.
     """
+    splits = _by_split(examples)
+    work = folder.with_name("variants")
+    work.mkdir(parents=True, exist_ok=True)
+    columns = add_likeness(model, splits, task, pad_id=source.pad_id)
+    tokenizer = BackboneTokenizer(checkpoint / TOKENIZER_FILE)
+    maker = _variant_maker(model, splits, task, work)
+    measured = measure_variants(
+        model, splits, task, maker,
+        odd=odd_windows(ODD_TEXTS, tokenizer, task), pad_id=source.pad_id,
+    )  # fmt: skip
+    log.info("gates, as measured on this host:\n%s", gate_table(measured.gates))
+    shipped = _choose(measured, splits, task, columns)
+    model_file = measured.files[shipped.variant]
+    spec = BundleSpec(
+        **_lineage(task, source),
+        **_quality(measured, shipped, splits, task),
+        variant=shipped.variant,
+        choice=shipped.choice,
+        temperatures=shipped.temperatures,
+        scopes=shipped.scopes,
+        files=_place_files(folder, model=model_file, tokenizer=checkpoint / TOKENIZER_FILE),
+        gates=tuple(measured.gates),
+        host=describe_host(),
+        facts=measured.facts,
+        verification=write_verification(
+            folder / VERIFICATION_FILE, task, splits["valid"], tokenizer=tokenizer,
+            fp32=shipped.encoders["fp32"], shipped=shipped.encoders[shipped.variant],
+        ),
+        export=maker.describe(shipped.variant, model_file),
+    )  # fmt: skip
+    shutil.rmtree(work)  # kept only where no variant passed, for a person to look at
+    _complete(folder, spec, measured.sweeps)
+    return Bundled(
+        spec, measured.facts, shipped.outputs[shipped.variant], shipped.test, measured.sweeps
+    )
+
+
+def _by_split(examples: Sequence[Example]) -> dict[str, list[Example]]:
     splits: dict[str, list[Example]] = {"train": [], "valid": [], "test": []}
     for example in examples:
         splits[example.split].append(example)
     if not splits["valid"]:
         raise DataContractError("no validation records: raise train.valid_fraction or add rows")
-    work = folder.with_name("variants")
-    work.mkdir(parents=True, exist_ok=True)
-    heads = head_slices(task.heads)
-    maker = _variant_maker(model, splits, task, work)
-    files = maker.make_all()
-    tokenizer = BackboneTokenizer(checkpoint / TOKENIZER_FILE)
-    watch = Watch(odd_windows(ODD_TEXTS, tokenizer, task))
-    measured = _measure_gates(
-        model, splits, task, maker, files, heads, pad_id=source.pad_id, watch=watch
-    )
-    facts = measure_facts(files, [example.windows[0] for example in splits["valid"]])
-    gates = [*measured.gates, *facts_gates(facts, task.compress)]
-    for gate in gates:
-        log.info("gate %s", gate)
-    variant = choose_variant(task.compress.prefer, gates)
-    choice = reason_for(variant, task.compress.prefer, gates)
+    return splits
+
+
+@dataclass(frozen=True)
+class _Shipped:
+    """The chosen variant, calibrated, and what it and FP32 say of the `test` records."""
+
+    variant: Variant
+    choice: str
+    temperatures: dict[str, float]
+    scopes: dict[str, ScopeRule]
+    encoders: dict[Variant, OnnxEncoder]
+    outputs: dict[Variant, Outputs]
+    test: list[Example]
+
+
+def _choose(
+    measured: Measured,
+    splits: Mapping[str, list[Example]],
+    task: TaskConfig,
+    columns: Mapping[str, int],
+) -> _Shipped:
+    """The first preferred variant that passes; test records are read when it is chosen.
+
+    Raises:
+        ArtifactError: none passes.
+    """
+    variant = choose_variant(task.compress.prefer, measured.gates)
+    choice = reason_for(variant, task.compress.prefer, measured.gates)
     log.info("chosen variant: %s", choice)
-    valid = watch.said[files[variant]]
-    temperatures = _temperatures(valid, splits["valid"], heads)
-    test = splits["test"] or splits["valid"]
+    said, valid = measured.said[variant], splits["valid"]
+    temperatures = _temperatures(said, valid, head_slices(task.heads))
+    test = splits["test"] or valid
     compared: set[Variant] = {variant, "fp32"}
-    encoders = {name: OnnxEncoder(files[name]) for name in compared}
+    encoders = {name: OnnxEncoder(measured.files[name]) for name in compared}
     outputs = {
-        name: run_encoder(encoder, test, pooling=task.train.window_pooling)
+        name: run_encoder(AllCores(encoder), test, pooling=task.train.window_pooling)
         for name, encoder in encoders.items()
     }
-    scopes = _scopes(valid, splits["valid"], head_slices(task.heads, temperatures))
-    calibrated = head_slices(task.heads, temperatures, scopes=scopes)
-    spec = BundleSpec(
-        task=task,
-        label_digests={name: labels.digest for name, labels in task.label_sets.items()},
-        temperatures=temperatures,
-        scopes=scopes,
-        cleaner_version=source.cleaner_version,
-        special_tokens=source.special_tokens,
-        variant=variant,
-        files=_place_files(folder, model=files[variant], tokenizer=checkpoint / TOKENIZER_FILE),
-        backbone=task.train.backbone,
-        training_run=source.training_run,
-        data_digest=source.data_digest,
-        near_duplicates=dict(source.near_duplicates),
-        conflicting_labels=dict(source.conflicting_labels),
-        distilled=source.distilled,
-        metrics=_metrics(outputs[variant], test, calibrated, seed=task.train.seed),
-        fp32_metrics=_metrics(outputs["fp32"], test, heads, seed=task.train.seed),
-        baseline_metrics=measure_baselines(splits, heads, seed=task.train.seed),
-        gates=tuple(gates),
-        host=describe_host(),
-        choice=choice,
-        facts=facts,
-        variant_metrics=variant_metrics(
-            {name: watch.said[path] for name, path in files.items()},
-            splits["valid"],
-            heads,
-            seed=task.train.seed,
-        ),
-        verification=write_verification(
-            folder / VERIFICATION_FILE,
-            task,
-            splits["valid"],
-            fp32=encoders["fp32"],
-            shipped=encoders[variant],
-            tokenizer=tokenizer,
-        ),
-        export=maker.describe(variant, files[variant]),
-    )
-    if measured.sweeps:
-        Sweeps(sweeps=tuple(measured.sweeps)).write(folder / SWEEP_FILE)
-    shutil.rmtree(work)  # kept only where no variant passed, for a person to look at
+    scopes = _scopes(said, valid, head_slices(task.heads, temperatures), columns)
+    return _Shipped(variant, choice, temperatures, scopes, encoders, outputs, test)
+
+
+def _lineage(task: TaskConfig, source: Source) -> dict[str, Any]:
+    """What a bundle says of the task and the run that it was made by."""
+    return {
+        "task": task,
+        "label_digests": {name: labels.digest for name, labels in task.label_sets.items()},
+        "cleaner_version": source.cleaner_version,
+        "special_tokens": source.special_tokens,
+        "backbone": task.train.backbone,
+        "training_run": source.training_run,
+        "data_digest": source.data_digest,
+        "near_duplicates": dict(source.near_duplicates),
+        "conflicting_labels": dict(source.conflicting_labels),
+        "distilled": source.distilled,
+    }
+
+
+def _quality(
+    measured: Measured, shipped: _Shipped, splits: Mapping[str, list[Example]], task: TaskConfig
+) -> dict[str, Any]:
+    """Metrics of the chosen variant, FP32, baselines, and of all variants on validation."""
+    heads, seed = head_slices(task.heads), task.train.seed
+    calibrated = head_slices(task.heads, shipped.temperatures, scopes=shipped.scopes)
+    own, fp32 = shipped.outputs[shipped.variant], shipped.outputs["fp32"]
+    return {
+        "metrics": _metrics(own, shipped.test, calibrated, seed=seed),
+        "fp32_metrics": _metrics(fp32, shipped.test, heads, seed=seed),
+        "baseline_metrics": measure_baselines(splits, heads, seed=seed),
+        "variant_metrics": variant_metrics(measured.said, splits["valid"], heads, seed=seed),
+    }
+
+
+def _complete(folder: Path, spec: BundleSpec, sweeps: tuple[Sweep, ...]) -> None:
+    """Writes what describes the bundle; `bundle.json` last: with it the bundle is complete."""
+    if sweeps:
+        Sweeps(sweeps=sweeps).write(folder / SWEEP_FILE)
     (folder / CARD_FILE).write_text(model_card(spec), encoding="utf-8")
-    spec.write(folder / BUNDLE_FILE)  # last: its existence means that the bundle is complete
-    return Bundled(spec, facts, outputs[variant], test, sweeps=tuple(measured.sweeps))
+    spec.write(folder / BUNDLE_FILE)
 
 
 def _variant_maker(
@@ -188,48 +227,6 @@ def _variant_maker(
     pool = [example.windows[0] for example in splits["train"] + splits["valid"]]
     calibration = sampled(pool, limit=task.compress.calibration_texts, seed=task.train.seed)
     return VariantMaker(model, task.compress, calibration=calibration, work=work)
-
-
-def _measure_gates(
-    model: Classifier,
-    splits: Mapping[str, list[Example]],
-    task: TaskConfig,
-    maker: VariantMaker,
-    files: dict[Variant, Path],
-    heads: tuple[HeadSlice, ...],
-    *,
-    pad_id: int,
-    watch: Watch,
-) -> Rescue:
-    """Gates of all variants; those of a failing one after it was rescued, if the task asks for it.
-
-    A rescued variant stands in `files` in the place of the one that failed.
-    """
-    reference = TorchEncoder(model)
-    # All validation records, and training records where these are fewer than the gates want.
-    n_valid = len(splits["valid"])
-    texts = splits["valid"] + splits["train"][: max(0, task.compress.gate_texts - n_valid)]
-    outputs = run_encoder(reference, texts, pooling=task.train.window_pooling)
-    batches = parity_batches(
-        [example.windows[0] for example in texts], pad_id=pad_id, limit=task.window.max_tokens,
-        odd=watch.odd,
-    )  # fmt: skip
-    gates = [parity_gate(reference, OnnxEncoder(files["fp32"]), batches, config=task.compress)]
-    measure = partial(
-        variant_gates, texts=texts, n_valid=n_valid, reference=outputs, heads=heads,
-        config=task.compress, watch=watch,
-    )  # fmt: skip
-    for variant, path in files.items():
-        gates += measure(variant, path)
-    take_sample = partial(_sample, splits["valid"], task, heads, files["fp32"])
-    return rescue(maker, files, gates, measure=measure, take_sample=take_sample)
-
-
-def _sample(
-    valid: list[Example], task: TaskConfig, heads: tuple[HeadSlice, ...], fp32: Path
-) -> Sample:
-    texts = sampled(valid, limit=task.compress.sweep_texts, seed=task.train.seed)
-    return Sample.of(fp32, texts, heads, pooling=task.train.window_pooling)
 
 
 def _temperatures(
@@ -243,10 +240,16 @@ def _temperatures(
 
 
 def _scopes(
-    outputs: Outputs, examples: list[Example], heads: tuple[HeadSlice, ...]
+    outputs: Outputs,
+    examples: list[Example],
+    heads: tuple[HeadSlice, ...],
+    columns: Mapping[str, int],
 ) -> dict[str, ScopeRule]:
     """Rules by head for texts that no label fits, of the heads that are to have one."""
-    found = {head.name: fit_scope(outputs, examples, head) for head in heads}
+    found = {
+        head.name: fit_scope(outputs, examples, head, column=columns.get(head.name))
+        for head in heads
+    }
     rules = {name: rule for name, rule in found.items() if rule is not None}
     for name, rule in rules.items():
         log.info("head %s: texts outside go to people by %s", name, rule)

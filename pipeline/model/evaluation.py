@@ -30,6 +30,7 @@ from pipeline.model.metrics import head_metrics
 from pipeline.model.resampling import Interval, Patterns, interval
 from schemas.bundle import HeadMetrics, LanguageMetrics
 from schemas.manifest import Document
+from schemas.searched import Searched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +69,10 @@ class HeadEvaluation(Document):
 
 
 class Evaluation(Document):
-    """What the page shows. `measured_on` names the split; `suspects` are the surest ones only."""
+    """What the page shows. `measured_on` names the split; `suspects` are the surest ones only.
+
+    `searched` is how the recipe was found, null where nobody asked for a search.
+    """
 
     task: str
     run: str
@@ -83,6 +87,7 @@ class Evaluation(Document):
     diagnosis: Diagnosis | None
     suspects: tuple[Suspect, ...] = ()
     n_suspects: int = 0
+    searched: Searched | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,7 @@ class Told:
     rows: Mapping[str, int]
     diagnosis: Diagnosis | None = None
     suspects: Sequence[Suspect] = ()
+    searched: Searched | None = None
 
 
 def evaluate(bundled: Bundled, told: Told, champion: ChampionComparison) -> Evaluation:
@@ -125,6 +131,7 @@ def evaluate(bundled: Bundled, told: Told, champion: ChampionComparison) -> Eval
         diagnosis=told.diagnosis,
         suspects=tuple(told.suspects[:_TOP_SUSPECTS]),
         n_suspects=len(told.suspects),
+        searched=told.searched,
     )
 
 

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Sequence
 
     from pipeline.model.labelled import Example
     from schemas.task import DataConfig
 
+TIME = "time"
 _MAX_VALUES = 20
 _OTHERS = "others"
+_MAX_PERIODS = 12
+_EARLIER, _UNKNOWN = "earlier", "unknown"
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Facet:
 
 
 def facets_of(examples: Sequence[Example], data: DataConfig) -> list[Facet]:
-    """Language, length in quartiles, and source file where the ids name it.
+    """Language, length in quartiles, source file where the ids name it, and time where it is known.
 
     A facet that has one value alone tells nothing and is left out.
     """
@@ -39,6 +43,7 @@ def facets_of(examples: Sequence[Example], data: DataConfig) -> list[Facet]:
     if data.id_column is None:  # then a record is named by file and row
         files = [example.record_id.rpartition(":")[0] for example in examples]
         found.append(_by_frequency("source file", files))
+    found.append(_by_time([example.day for example in examples]))
     return [facet for facet in found if len(facet.order) > 1]
 
 
@@ -49,6 +54,30 @@ def _by_frequency(name: str, values: Sequence[str]) -> Facet:
         values = [value if value in order else _OTHERS for value in values]
         order.append(_OTHERS)
     return Facet(name, tuple(values), tuple(order))
+
+
+def _by_time(days: Sequence[dt.date | None]) -> Facet:
+    """ISO weeks, or months where weeks would be too many; the latest ones, all others in one.
+
+    So the newest records, which are the likest to what comes, are looked at most closely.
+    """
+    known = [day for day in days if day is not None]
+    in_weeks = bool(known) and (max(known) - min(known)).days < 7 * _MAX_PERIODS
+    values = [_UNKNOWN if day is None else _period(day, in_weeks=in_weeks) for day in days]
+    periods = sorted({*values} - {_UNKNOWN})
+    latest = periods[-_MAX_PERIODS:]
+    if len(periods) > len(latest):
+        values = [value if value in {*latest, _UNKNOWN} else _EARLIER for value in values]
+        latest = [_EARLIER, *latest]
+    return Facet(TIME, tuple(values), (*latest, *([_UNKNOWN] if _UNKNOWN in values else [])))
+
+
+def _period(day: dt.date, *, in_weeks: bool) -> str:
+    """A name that sorts by time: `2026-W05` or `2026-02`."""
+    if not in_weeks:
+        return f"{day:%Y-%m}"
+    year, week, _ = day.isocalendar()
+    return f"{year}-W{week:02}"
 
 
 def _length_quartiles(examples: Sequence[Example]) -> Facet:

@@ -1,6 +1,6 @@
 """What variants weigh and how fast they are on this host.
 
-Loading is measured in a process of its own, which does nothing else: the memory that a worker takes
+Loading is measured in processes of its own, which do nothing else: the memory that a worker takes
 before its first row cannot be told apart in a process that has trained the model.
 """
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from schemas.bundle import GateResult
     from schemas.task import CompressConfig, Variant
 
+COST_GATES = ("file_mb", "speedup")
 _WINDOWS = 64
 _ROUNDS = 2
 _BUDGET_S = 1.0  # a round over long windows or a large model stops there
@@ -55,8 +56,11 @@ def measure_facts(
             rounds[variant].append(_seconds_by_window(encoder, windows))
     # All over the same windows: as many as the slowest got through.
     count = min(len(seconds) for turns in rounds.values() for seconds in turns)
+    loading = _loading(list(files.values()))
     return {
-        variant: _facts(path, [seconds[:count] for seconds in rounds[variant]])
+        variant: _facts(
+            path, [seconds[:count] for seconds in rounds[variant]], loading.get(path, {})
+        )
         for variant, path in files.items()
     }
 
@@ -85,13 +89,15 @@ def _seconds_by_window(encoder: OnnxEncoder, windows: Sequence[Window]) -> list[
     return seconds
 
 
-def _facts(path: Path, turns: Sequence[Sequence[float]]) -> VariantFacts:
+def _facts(
+    path: Path, turns: Sequence[Sequence[float]], loading: Mapping[str, Any]
+) -> VariantFacts:
     best = min(turns, key=sum)
     return VariantFacts(
         megabytes=file_megabytes(path),
         windows_per_s=len(best) / sum(best),
         p95_ms=float(np.quantile(best, 0.95)) * 1e3,
-        **_loading(path),
+        **loading,
     )
 
 
@@ -100,16 +106,23 @@ def file_megabytes(path: Path) -> float:
     return sum(file.stat().st_size for file in model_files(path)) / 1e6
 
 
-def _loading(path: Path) -> dict[str, Any]:
-    """What a process that only loads the model has measured; nothing where it could not."""
+def _loading(paths: Sequence[Path]) -> dict[Path, dict[str, Any]]:
+    """What a process that only loads models has measured of each; nothing where it could not."""
     code = _LOADING.format(path=sys.path)
     try:
         done = subprocess.run(
-            [sys.executable, "-c", code, str(path)],
-            capture_output=True, text=True, check=True, timeout=_LOAD_TIMEOUT_S,
+            [sys.executable, "-c", code, *map(str, paths)],
+            capture_output=True, text=True, check=True, timeout=_LOAD_TIMEOUT_S * len(paths),
         )  # fmt: skip
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    except (subprocess.SubprocessError, OSError, ValueError, IndexError) as error:
-        log.warning("loading %s could not be measured: %s", path.name, error)
-        return {}
+        lines = done.stdout.splitlines()
+        found = dict(zip(paths, [json.loads(line or "{}") for line in lines], strict=True))
+    except (subprocess.SubprocessError, OSError, ValueError) as error:
+        log.warning("loading %s could not be measured: %s", _names(paths), error)
+        return {path: {} for path in paths}
+    if failed := [path for path, measured in found.items() if not measured]:
+        log.warning("loading %s could not be measured: %s", _names(failed), done.stderr[-500:])
     return found
+
+
+def _names(paths: Sequence[Path]) -> str:
+    return ", ".join(path.name for path in paths)

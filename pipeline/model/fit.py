@@ -54,6 +54,7 @@ class Progress:
 
 
 OnEpoch = Callable[[Progress, dict[str, Any], bool], None]
+OnStep = Callable[[Progress, float, int], None]
 
 
 def fit(  # noqa: PLR0913 - a training run has that many parts
@@ -69,6 +70,7 @@ def fit(  # noqa: PLR0913 - a training run has that many parts
     on_epoch: OnEpoch | None = None,
     extra_losses: tuple[ExtraLoss, ...] = (),
     label_weight: float = 1.0,
+    on_step: OnStep | None = None,
 ) -> Progress:
     """Trains `model` in place, on its device, and leaves the best epoch's weights in it.
 
@@ -76,7 +78,8 @@ def fit(  # noqa: PLR0913 - a training run has that many parts
     that one worker and several see the same batches. `on_epoch` gets a state to save and whether
     it is the best so far; `resume` is such a state. What is random follows from `config.seed`,
     epoch and rank alone: on one machine the same arguments give the same bits, resumed or not.
-    `extra_losses` are added to `label_weight` times that of the labels.
+    `extra_losses` are added to `label_weight` times that of the labels. `on_step` gets each step's
+    loss and how many steps all epochs have.
 
     Raises:
         DataContractError: there is nothing to train on, or the loss became NaN.
@@ -94,8 +97,9 @@ def fit(  # noqa: PLR0913 - a training run has that many parts
         recomputed_activations(model.encoder, config.gradient_checkpointing),
     ):
         fitting = _Fit(
-            model, train, valid, heads, config, recipe, pad_id, on_epoch, extra_losses, label_weight
-        )
+            model, train, valid, heads, config, recipe, pad_id, on_epoch, extra_losses,
+            label_weight, on_step,
+        )  # fmt: skip
         return fitting.run(resume)
 
 
@@ -133,6 +137,7 @@ class _Fit:
     on_epoch: OnEpoch | None
     extra_losses: tuple[ExtraLoss, ...]
     label_weight: float
+    on_step: OnStep | None = None
 
     def __post_init__(self) -> None:
         self.rank, self.world = rank_and_world()
@@ -208,6 +213,8 @@ class _Fit:
         ):
             facts.append(self.stepper.step([items[row] for row in rows]))
             progress.step += 1
+            if self.on_step is not None:
+                self.on_step(progress, facts[-1].loss, self.stepper.total_steps)
         seconds = time.perf_counter() - started
         self.stepper.ranks.update_model()
         numbers = _epoch_numbers(facts, seconds)

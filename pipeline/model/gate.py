@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ import numpy.typing as npt
 import torch
 
 from pipeline.batch import window_inputs
+from pipeline.batch_plan import BatchTable, equal_length_calls
+from pipeline.engines.host import usable_cpus
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.model.batches import takes_segments
 from pipeline.model.gate_checks import (
@@ -53,6 +56,9 @@ _ADVICE = {
     "compress.max_file_mb",
     "speedup": "another variant in compress.prefer, or a lower compress.min_speedup",
 }
+_WINDOWS_A_TURN = 32
+# One window a call leaves most of PyTorch's time to what is around the products.
+_TORCH_CALLS = BatchTable(((1 << 30, 16),))
 
 
 @dataclass
@@ -67,7 +73,7 @@ class Watch:
 
 
 class TorchEncoder:
-    """The fine-tuned model as an `Encoder`, one window a call: what variants are compared with."""
+    """The fine-tuned model as an `Encoder`, never padded: what variants are compared with."""
 
     def __init__(self, model: Classifier) -> None:
         self._model = model.eval()
@@ -76,14 +82,38 @@ class TorchEncoder:
             self._names.append("token_type_ids")
 
     def logits(self, windows: Sequence[Window]) -> npt.NDArray[np.float32]:
-        """Logits `(W, L)`."""
-        return np.concatenate([self.run(window_inputs([window])) for window in windows])
+        """Logits `(W, L)`, of windows of equal length in one call."""
+        lengths = [window.n_tokens for window in windows]
+        calls = list(equal_length_calls(lengths, _TORCH_CALLS))
+        outputs = [self.run(window_inputs([windows[i] for i in call])) for call in calls]
+        order = [i for call in calls for i in call]
+        return np.concatenate(outputs)[np.argsort(order)]
 
     @torch.no_grad()
     def run(self, inputs: dict[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.float32]:
         """Logits `(B, L)` of a padded batch."""
         tensors = {name: torch.from_numpy(inputs[name]) for name in self._names}
         return np.asarray(self._model(**tensors).numpy())
+
+
+class AllCores:
+    """An encoder whose windows are dealt out to the host's cores, each in a call of its own.
+
+    The logits are the same bytes: a session may be called by several threads at once.
+    """
+
+    def __init__(self, encoder: OnnxEncoder) -> None:
+        self._encoder = encoder
+
+    def logits(self, windows: Sequence[Window]) -> npt.NDArray[np.float32]:
+        """Logits `(W, L)`."""
+        cores = usable_cpus()
+        starts = range(0, len(windows), _WINDOWS_A_TURN)
+        if cores == 1 or len(starts) < 2:
+            return self._encoder.logits(windows)
+        with ThreadPoolExecutor(cores) as pool:
+            turns = (windows[start : start + _WINDOWS_A_TURN] for start in starts)
+            return np.concatenate(list(pool.map(self._encoder.logits, turns)))
 
 
 def parity_gate(
@@ -116,7 +146,7 @@ def variant_gates(
     """
     watch = watch or Watch()
     encoder = OnnxEncoder(path)
-    outputs = run_encoder(encoder, texts, pooling=reference.pooling)
+    outputs = run_encoder(AllCores(encoder), texts, pooling=reference.pooling)
     finite = finite_share([*outputs.logits, *(encoder.logits([window]) for window in watch.odd)])
     watch.said[path] = valid = outputs.first(n_valid)
     gates = [

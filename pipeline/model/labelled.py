@@ -18,6 +18,7 @@ from pipeline.window import Window
 from schemas.errors import DataContractError
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
@@ -35,7 +36,10 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True)
 class Example:
-    """One labelled record: its windows, and for each head a target."""
+    """One labelled record: its windows, and for each head a target.
+
+    `day` is that of the task's time column, None where nothing is known of it.
+    """
 
     record_id: str
     text_hash: str
@@ -44,6 +48,7 @@ class Example:
     texts: tuple[str, ...]
     windows: tuple[Window, ...]
     targets: Mapping[str, Target]
+    day: dt.date | None = None
 
 
 class Labeller:
@@ -178,6 +183,7 @@ _SCHEMA = pa.schema(
         ("input_ids", pa.list_(pa.list_(pa.int32()))),
         ("type_ids", pa.list_(pa.list_(pa.int8()))),
         ("targets", pa.string()),
+        ("day", pa.date32()),
     ]
 )
 
@@ -194,6 +200,7 @@ def save_examples(examples: Iterable[Example], path: Path) -> None:
             "input_ids": [window.input_ids for window in example.windows],
             "type_ids": [window.type_ids for window in example.windows],
             "targets": json.dumps(example.targets, sort_keys=True),
+            "day": example.day,
         }
         for example in examples
     ]
@@ -217,6 +224,7 @@ def load_examples(path: Path) -> list[Example]:
                 name: tuple(target) if isinstance(target, list) else target
                 for name, target in json.loads(row["targets"]).items()
             },
+            day=row.get("day"),  # runs from before it was kept have no such column
         )
         for row in pq.read_table(path).to_pylist()
     ]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from pipeline.model.cloze import ClozeHeads
+    from pipeline.model.neighbours import Likeness
     from schemas.task import WindowPooling
 
 Pooling = Literal["mean", "cls", "max"]
@@ -23,7 +24,7 @@ class Classifier(nn.Module):
 
     With `window_pooling` `attention` `(B, L + 1)`: the last one says how much a window counts among
     those of its record. `cloze` answers the columns of cloze heads; their rows of the linear layer
-    stand idle.
+    stand idle. With `likeness` set, as it is for export alone, its columns follow the L logits.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.cloze = cloze
+        self.likeness: Likeness | None = None
         self.pooling = pooling
         self.n_logits = n_logits
         self.dropout = nn.Dropout(dropout)
@@ -53,16 +55,36 @@ class Classifier(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> Tensor:
         """Logits from ids, mask and, where the encoder has segments, segment ids."""
+        hidden, vectors = self.encode(input_ids, attention_mask, token_type_ids)
+        logits: Tensor = self.heads(self.dropout(vectors))
+        if self.cloze is not None:
+            logits = self.cloze(logits, hidden, input_ids=input_ids, attention_mask=attention_mask)
+        if self.likeness is not None:
+            logits = self.likeness(logits, vectors)
+        return logits
+
+    def encode(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Hidden states `(B, T, H)` and the vector `(B, H)` of each window that heads read."""
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if token_type_ids is not None:
             inputs["token_type_ids"] = token_type_ids
         if getattr(self.encoder.config, "model_type", "") == "longformer":
-            inputs["global_attention_mask"] = _first_token(attention_mask)
-        hidden = self.encoder(**inputs).last_hidden_state  # (B, T, H)
-        logits: Tensor = self.heads(self.dropout(pool_tokens(hidden, attention_mask, self.pooling)))
-        if self.cloze is not None:
-            logits = self.cloze(logits, hidden, input_ids=input_ids, attention_mask=attention_mask)
-        return logits
+            inputs["global_attention_mask"] = self._tokens_that_see_all(input_ids, attention_mask)
+        hidden = self.encoder(**inputs).last_hidden_state
+        return hidden, pool_tokens(hidden, attention_mask, self.pooling)
+
+    def _tokens_that_see_all(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Marks `(B, T)` a Longformer's tokens that attend to all others, and they to them.
+
+        For classification Beltagy et al. 2020 ("Longformer") put it on the first one; what an
+        answer is read from is a task's token too, and so is the gap of cloze heads.
+        """
+        marks = _first_token(attention_mask)
+        if self.cloze is None:
+            return marks
+        return torch.maximum(marks, (input_ids == self.cloze.mask_id).to(marks.dtype))
 
 
 def pool_tokens(hidden: Tensor, attention_mask: Tensor, how: Pooling) -> Tensor:
@@ -78,9 +100,6 @@ def pool_tokens(hidden: Tensor, attention_mask: Tensor, how: Pooling) -> Tensor:
 
 
 def _first_token(attention_mask: Tensor) -> Tensor:
-    """Marks `(B, T)` the token that attends to all others, and they to it.
-
-    For classification Beltagy et al. 2020 ("Longformer") put it on the first one.
-    """
+    """Marks `(B, T)` the first token of each row."""
     rest = torch.zeros_like(attention_mask[:, 1:])
     return torch.cat([torch.ones_like(attention_mask[:, :1]), rest], dim=1)

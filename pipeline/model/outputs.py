@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pipeline.heads import HeadSlice, pool_logits, record_scores, scaled_logits
 from pipeline.model.labelled import known_rows, label_matrix, outside_rows
-from pipeline.scope import choose_rule, measure_rule
+from pipeline.scope import Nearness, choose_rule, measure_rule, rule_scores
 from schemas.errors import DataContractError
 
 if TYPE_CHECKING:
@@ -65,32 +65,45 @@ class Outputs:
 def run_encoder(
     encoder: Encoder, examples: Sequence[Example], *, pooling: WindowPooling = "mean"
 ) -> Outputs:
-    """Outputs of `encoder` for each example, pooled as its model was trained to."""
-    logits = tuple(encoder.logits(example.windows).astype(np.float64) for example in examples)
+    """Outputs of `encoder` for each example, pooled as its model was trained to.
+
+    It is asked for all windows at once, so that it may share them out as it likes.
+    """
+    windows = [window for example in examples for window in example.windows]
+    logits = encoder.logits(windows).astype(np.float64)
+    ends = np.cumsum([len(example.windows) for example in examples])[:-1]
     n_tokens = tuple(
         np.array([window.n_tokens for window in example.windows]) for example in examples
     )
-    return Outputs(logits, n_tokens, pooling)
+    return Outputs(tuple(np.split(logits, ends)), n_tokens, pooling)
 
 
-def fit_scope(outputs: Outputs, examples: Sequence[Example], head: HeadSlice) -> ScopeRule | None:
+def fit_scope(
+    outputs: Outputs, examples: Sequence[Example], head: HeadSlice, *, column: int | None = None
+) -> ScopeRule | None:
     """The rule for texts that no label of a calibrated head fits, from validation records.
 
     None where the head is not configured with `outside`. Without records that are known to be
-    outside the rule is chosen on the others alone.
+    outside the rule is chosen on the others alone. The model gives the head's nearness to training
+    texts in `column` of its output, if at all.
 
     Raises:
         DataContractError: no record has one of the head's labels.
     """
     if head.config.outside is None:
         return None
-    logits, is_outside = _told(outputs, examples, head)
+    all_outputs, is_outside = _told(outputs, examples, head)
     if is_outside.all():
         raise DataContractError(
             f"head {head.name!r}: no validation record has one of its labels, from which the rule "
             f"for texts outside is learnt; add labelled rows or leave out heads.{head.name}.outside"
         )
-    return choose_rule(logits, is_outside, keep=head.config.outside.keep)
+    return choose_rule(
+        scaled_logits(all_outputs, head),
+        is_outside,
+        keep=head.config.outside.keep,
+        nearness=None if column is None else Nearness(column, all_outputs[:, column]),
+    )
 
 
 def with_scope(
@@ -99,8 +112,9 @@ def with_scope(
     """A head's metrics, with what its rule for texts outside does to the same records."""
     if head.scope_rule is None:
         return metrics
-    logits, is_outside = _told(outputs, examples, head)
-    shares = measure_rule(head.scope_rule, logits, is_outside)
+    all_outputs, is_outside = _told(outputs, examples, head)
+    scores = rule_scores(head.scope_rule, scaled_logits(all_outputs, head), all_outputs)
+    shares = measure_rule(head.scope_rule, scores, is_outside)
     figures = {"inside_kept": shares.kept, "outside_caught": shares.caught}
     return metrics.model_copy(update={**figures, "outside_rows": int(is_outside.sum())})
 
@@ -108,7 +122,7 @@ def with_scope(
 def _told(
     outputs: Outputs, examples: Sequence[Example], head: HeadSlice
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Logits `(N, L)` and marks `(N,)` of the records known to be inside or outside."""
+    """All outputs `(N, M)` and marks `(N,)` of the records known to be inside or outside."""
     is_outside = outside_rows(examples, head.name)
     told = is_outside | known_rows(label_matrix(examples, head.name, head.config))
-    return scaled_logits(outputs.pooled_logits()[told], head), is_outside[told]
+    return outputs.pooled_logits()[told], is_outside[told]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from scipy.stats import qmc
 
+from schemas.distil import DistilConfig
 from schemas.errors import ConfigError
 from schemas.fingerprint import digest_of
 from schemas.train import TrainConfig
@@ -23,25 +24,41 @@ if TYPE_CHECKING:
 
 SEARCHABLE = (
     "learning_rate", "head_learning_rate", "batch_size", "layer_decay", "label_smoothing",
-    "dropout",
+    "dropout", "distil_alpha", "distil_temperature",
 )  # fmt: skip
+_OF_DISTIL = {"distil_alpha": "alpha", "distil_temperature": "temperature"}
 _CHOSEN_BY_RECIPE = ("learning_rate", "head_learning_rate", "batch_size")
 # Twice as high is as far as half as high: even steps of the logarithm.
-_BY_RATIO = frozenset(_CHOSEN_BY_RECIPE)
+_BY_RATIO = frozenset((*_CHOSEN_BY_RECIPE, "distil_temperature"))
 _DIGITS = 3  # significant ones of a drawn number; more make no other model, only longer tables
 # Points drawn for each trial that is wanted: few choices give the same recipe again and again.
 _POINTS_PER_TRIAL = 20
 
 
-def searched_keys(config: TrainConfig, search: SearchConfig) -> tuple[list[str], list[str]]:
+def searched_keys(
+    config: TrainConfig, search: SearchConfig, *, distil: DistilConfig | None = None
+) -> tuple[list[str], list[str]]:
     """Settings that are searched, and those that are not because the task file says them."""
     wanted = [key for key in SEARCHABLE if getattr(search, key) is not None]
     # A null in the file says no more than a missing line.
     said = {key for key in config.model_fields_set if getattr(config, key) is not None}
+    if distil is not None:
+        said |= {key for key, field in _OF_DISTIL.items() if field in distil.model_fields_set}
     return [key for key in wanted if key not in said], [key for key in wanted if key in said]
 
 
-def draw_trials(config: TrainConfig, search: SearchConfig, recipe: Recipe) -> list[Settings]:
+def setting_path(key: str) -> str:
+    """Where a searched setting stands in the task: `train.dropout`, `distil.alpha`."""
+    return f"distil.{_OF_DISTIL[key]}" if key in _OF_DISTIL else f"train.{key}"
+
+
+def draw_trials(
+    config: TrainConfig,
+    search: SearchConfig,
+    recipe: Recipe,
+    *,
+    distil: DistilConfig | None = None,
+) -> list[Settings]:
     """Settings of each trial, all different; the first are those of `recipe` and `config`.
 
     A scrambled Halton sequence (Owen 2017) covers each setting more evenly than chance does, and
@@ -51,13 +68,18 @@ def draw_trials(config: TrainConfig, search: SearchConfig, recipe: Recipe) -> li
     Raises:
         ConfigError: there is nothing to search, or settings that do not go together.
     """
-    keys, said = searched_keys(config, search)
+    keys, said = searched_keys(config, search, distil=distil)
+    if taught := [key for key in keys if key in _OF_DISTIL and distil is None]:
+        raise ConfigError(
+            f"train.search.{taught[0]} is about teachers, but distil is not set: name one in "
+            f"distil.teacher, or leave it out"
+        )
     if not keys:
         raise ConfigError(
             f"train.search has nothing to search: the task file says {', '.join(said) or 'none'} "
             f"and leaves out the rest; take a line out of train, or train.search with its trials"
         )
-    base: Settings = {key: _unsearched(key, config, recipe) for key in keys}
+    base: Settings = {key: _unsearched(key, config, recipe, distil) for key in keys}
     found = [base]
     sequence = qmc.Halton(len(keys), scramble=True, rng=abs(config.seed))
     for point in sequence.random(search.trials * _POINTS_PER_TRIAL).tolist():
@@ -70,7 +92,8 @@ def draw_trials(config: TrainConfig, search: SearchConfig, recipe: Recipe) -> li
         if len(found) == search.trials:
             break
     for settings in found:
-        with_settings(config, settings)
+        with_settings(config, _of_train(settings))
+        taught_with(distil, settings)
     return found
 
 
@@ -83,19 +106,46 @@ def with_settings(config: TrainConfig, settings: Settings) -> TrainConfig:
     try:
         return TrainConfig.model_validate(config.model_dump() | settings)
     except ValidationError as error:
-        why = "; ".join(problem["msg"].removeprefix("Value error, ") for problem in error.errors())
-        raise ConfigError(f"train.search: {settings} cannot be tried: {why}") from None
+        raise _not_to_be_tried(settings, error) from None
+
+
+def taught_with(config: DistilConfig | None, settings: Settings) -> DistilConfig | None:
+    """`config` with what a trial's settings say of teachers in effect; None stays None.
+
+    Raises:
+        ConfigError: they do not go together with the rest.
+    """
+    changes = {_OF_DISTIL[key]: value for key, value in settings.items() if key in _OF_DISTIL}
+    if config is None or not changes:
+        return config
+    try:
+        return DistilConfig.model_validate(config.model_dump() | changes)
+    except ValidationError as error:
+        raise _not_to_be_tried(settings, error) from None
+
+
+def _of_train(settings: Settings) -> Settings:
+    return {key: value for key, value in settings.items() if key not in _OF_DISTIL}
+
+
+def _not_to_be_tried(settings: Settings, error: ValidationError) -> ConfigError:
+    why = "; ".join(problem["msg"].removeprefix("Value error, ") for problem in error.errors())
+    return ConfigError(f"train.search: {settings} cannot be tried: {why}")
 
 
 def task_with(task: TaskConfig, settings: Settings) -> TaskConfig:
     """The task with what a search chose in effect; the same task where it chose nothing.
 
     Raises:
-        ConfigError: see `with_settings`.
+        ConfigError: see `with_settings` and `taught_with`.
     """
     if not settings:
         return task
-    return task.model_copy(update={"train": with_settings(task.train, settings)})
+    changed = {
+        "train": with_settings(task.train, _of_train(settings)),
+        "distil": taught_with(task.distil, settings),
+    }
+    return task.model_copy(update=changed)
 
 
 def sampled(train: Sequence[Example], share: float, *, seed: int) -> list[Example]:
@@ -107,8 +157,11 @@ def sampled(train: Sequence[Example], share: float, *, seed: int) -> list[Exampl
     return [train[row] for row in sorted(row for _, row in chosen)]
 
 
-def _unsearched(key: str, config: TrainConfig, recipe: Recipe) -> int | float:
-    value: int | float = getattr(recipe if key in _CHOSEN_BY_RECIPE else config, key)
+def _unsearched(
+    key: str, config: TrainConfig, recipe: Recipe, distil: DistilConfig | None
+) -> int | float:
+    owner: Any = recipe if key in _CHOSEN_BY_RECIPE else distil if key in _OF_DISTIL else config
+    value: int | float = getattr(owner, _OF_DISTIL.get(key, key))
     return value
 
 

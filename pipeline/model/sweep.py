@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.heads import predicted_labels
+from pipeline.model.facts import COST_GATES
 from pipeline.model.labelled import known_rows, label_matrix
 from pipeline.model.metrics import head_macro_f1
 from pipeline.model.outputs import Outputs, run_encoder
@@ -135,20 +136,23 @@ def rescue(
 
     Does so where `compress.keep_fp32` is `auto`; with `compress.sweep` the first quantized variant
     is swept even if it passes. A variant that is saved takes the failed one's place in `files`.
+    One that fails by size or speed cannot be saved: the next one is looked at.
     """
     config, found = maker.config, Rescue(list(gates))
     if config.keep_fp32 != "auto" and not config.sweep:
         return found
-    if not all(gate.passed for gate in found.gates if gate.variant == "fp32"):
+    fp32 = [gate for gate in found.gates if gate.variant == "fp32"]
+    if not all(gate.passed or gate in _costs(fp32) for gate in fp32):
         return found  # whatever is made of it is as wrong
     for variant in config.prefer:
         own = [gate for gate in found.gates if gate.variant == variant]
         passed = all(gate.passed for gate in own)
-        if variant in QUANTIZED and (not passed or (config.sweep and not found.sweeps)):
+        may_be_saved = not passed and not _has_too_much(own)
+        if variant in QUANTIZED and (may_be_saved or (config.sweep and not found.sweeps)):
             sample = take_sample()
             sweep = sweep_parts(maker, variant, sample)
             kept = maker.kept.get(variant, ())
-            if not passed and config.keep_fp32 == "auto":
+            if may_be_saved and config.keep_fp32 == "auto":
                 better = _keep_worst(maker, sweep, sample, files, measure)
                 if better:
                     found.gates = [g for g in found.gates if g.variant != variant] + better
@@ -184,7 +188,22 @@ def _keep_worst(
             # It may stay where it is: with the first that passes the trials end.
             files[sweep.variant], maker.kept[sweep.variant] = trial, order[:n]
             return gates
+        if _has_too_much(gates):
+            log.warning(
+                "%s with %s in FP32 fails %s: more parts in FP32 would only cost more",
+                sweep.variant, ", ".join(order[:n]), "; ".join(map(str, _costs(gates))),
+            )  # fmt: skip
+            return []
     return []
+
+
+def _has_too_much(gates: Sequence[GateResult]) -> bool:
+    """Whether size or speed fails, which parts in FP32 make only worse."""
+    return not all(gate.passed for gate in _costs(gates))
+
+
+def _costs(gates: Sequence[GateResult]) -> list[GateResult]:
+    return [gate for gate in gates if gate.gate in COST_GATES]
 
 
 def _speed_gain(candidate: OnnxEncoder, baseline: OnnxEncoder, sample: Sample) -> float:

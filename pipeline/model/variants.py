@@ -10,6 +10,7 @@ from pipeline.model.calibrate import measure_ranges
 from pipeline.model.export import describe_export, export_onnx
 from pipeline.model.fused_operators import check_fusions, operators, optimised_operators
 from pipeline.model.half import convert_to_half
+from pipeline.model.neighbours import LIKENESS
 from pipeline.model.parts import Parts, nodes_of, quantizable_parts
 from pipeline.model.quantize import (
     prepare_for_quantization,
@@ -89,7 +90,8 @@ class VariantMaker:
         Raises:
             ArtifactError, ConfigError: see `make_all`.
         """
-        exclude, weights = nodes_of(self.parts, keep), self.config.int8_weights
+        exclude = [*nodes_of(self.parts, keep), *self._never]
+        weights = self.config.int8_weights
         if variant == "int8_static":
             return quantize_by_ranges(
                 self._prepared, target, ranges=self._ranges, weights=weights, exclude=exclude
@@ -120,8 +122,14 @@ class VariantMaker:
 
     @cached_property
     def parts(self) -> Parts:
-        """Quantizable operators by part."""
-        return quantizable_parts(self._prepared)
+        """Quantizable operators by part, but those that are never quantized."""
+        found = quantizable_parts(self._prepared)
+        return {name: nodes for name, nodes in found.items() if name != LIKENESS}
+
+    @cached_property
+    def _never(self) -> tuple[str, ...]:
+        """Cosines differ by less from text to text than 8 bits tell apart, and cost little."""
+        return quantizable_parts(self._prepared).get(LIKENESS, ())
 
     @cached_property
     def _prepared(self) -> Path:

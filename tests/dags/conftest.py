@@ -9,9 +9,14 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from schemas.manifest import Counters, ModelRef, PartitionManifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _SETTINGS = runpy.run_path(str(REPOSITORY / "infra" / "airflow" / "settings.py"))
@@ -83,3 +88,27 @@ def fake_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeJobs:
     jobs.python.chmod(0o755)
     monkeypatch.setenv("NIGHTMILL_PYTHON", str(jobs.python))
     return jobs
+
+
+@pytest.fixture
+def published(home: Path) -> Callable[..., dict[str, Any]]:
+    """Puts manifests of published dates into the home; answers what the job `score` would."""
+
+    def publish(task: str, *days: str, rows: int = 10) -> dict[str, Any]:
+        model = ModelRef(name=task, version="7", digest="d" * 64)
+        paths = {}
+        for day in days:
+            paths[day] = home / "scores" / task / f"date={day}" / "manifest.json"
+            PartitionManifest(
+                task=task, date=day, run=f"run-{day}", fingerprint="f", model=model,
+                config_digest="c", cleaner_version="1", inputs=(), scores=(), quarantine=(),
+                counters=Counters(
+                    rows_read=rows, rows_scored=rows - 2, rows_quarantined=2, rows_to_review=1
+                ),
+            ).write(paths[day])  # fmt: skip
+        return {
+            "model": model.model_dump(),
+            "partitions": {day: {"manifest": str(path)} for day, path in paths.items()},
+        }
+
+    return publish

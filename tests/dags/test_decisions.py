@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags import nightly_scoring, retrain
+from dags.retraining.form import form
 
 NIGHT = datetime(2026, 11, 28, 2, tzinfo=UTC)
 
@@ -55,38 +56,78 @@ def test_run_without_a_sound_date_fails_for_good(monkeypatch, params, message):
         dates_of(monkeypatch, params=params)
 
 
-def decide(monkeypatch, *, approval, answer=None):
+ANSWERED = {
+    "chosen_options": ["Approve"],
+    "params_input": {"reason": "better on returns"},
+    "responded_by_user": {"id": "1", "name": "ada"},
+}
+
+
+class FakeInstance:
+    """A task instance with what `approve` left, which keeps what is pushed."""
+
+    def __init__(self, answer, asked):
+        self.kept = {None: answer, "asked_version": asked}
+        self.pushed = {}
+
+    def xcom_pull(self, *, task_ids, key=None):
+        assert task_ids == "approve"
+        return self.kept[key]
+
+    def xcom_push(self, *, key, value):
+        self.pushed[key] = value
+
+
+def decide(monkeypatch, *, approval, answer=None, asked="4"):
+    instance = FakeInstance(answer, asked)
     context = {
-        "params": {"task": "tickets", "approval": approval},
+        "params": {"task": "tickets", "approval": approval, "approval_hours": 24},
         "dag_run": SimpleNamespace(run_id="manual__1", triggering_user_name="grace"),
-        "ti": SimpleNamespace(xcom_pull=lambda task_ids: answer),
+        "ti": instance,
     }
     monkeypatch.setattr(retrain, "get_current_context", lambda: context)
-    return retrain.decide.function({"version": "4"})
+    return retrain.decide.function({"version": 4}), instance.pushed
 
 
-def test_without_approval_the_one_who_pressed_the_button_answers_for_it(monkeypatch):
-    assert decide(monkeypatch, approval=False) == [
+def test_without_approval_the_starter_s_promotion_comes_next(monkeypatch):
+    arguments = [
         "tickets", "--version", "4", "--approver", "grace",
         "--reason", "no approval asked, manual__1",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("user", [{"id": "1", "name": "ada"}, SimpleNamespace(id="1", name="ada")])
-def test_approval_carries_name_and_reason(monkeypatch, user):
-    answer = {
-        "chosen_options": ["Approve"],
-        "params_input": {"reason": "better on returns"},
-        "responded_by_user": user,
-    }
-    assert decide(monkeypatch, approval=True, answer=answer) == [
-        "tickets", "--version", "4", "--approver", "ada", "--reason", "better on returns",
-    ]  # fmt: skip
+    assert decide(monkeypatch, approval=False) == ("promote", {"arguments": arguments})
 
 
 @pytest.mark.parametrize(
-    "answer", [None, {}, {"chosen_options": ["Reject"]}, {"chosen_options": []}]
+    ("option", "task_id", "first"), [("Approve", "promote", []), ("Reject", "reject", ["reject"])]
 )
-def test_no_approval_no_promotion(monkeypatch, answer):
-    with pytest.raises(AirflowSkipException, match="nobody approved"):
+def test_an_answer_chooses_the_task_and_its_arguments(monkeypatch, option, task_id, first):
+    answer = ANSWERED | {"chosen_options": [option]}
+    arguments = [
+        *first, "tickets", "--version", "4", "--approver", "ada", "--reason", "better on returns",
+    ]  # fmt: skip
+    assert decide(monkeypatch, approval=True, answer=answer) == (
+        task_id,
+        {"arguments": arguments},
+    )
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"chosen_options": []}])
+def test_no_answer_no_decision(monkeypatch, answer):
+    with pytest.raises(AirflowSkipException, match="nobody answered about version 4"):
         decide(monkeypatch, approval=True, answer=answer)
+
+
+def test_a_version_that_came_after_the_answer_is_not_promoted_by_it(monkeypatch):
+    with pytest.raises(AirflowSkipException, match="about version 3, registered now is version 4"):
+        decide(monkeypatch, approval=True, answer=ANSWERED, asked="3")
+
+
+def test_a_plan_that_cannot_work_ends_the_run_at_once(home, monkeypatch):
+    params = {name: field.value for name, field in form(["tickets"]).items()}
+    context = {
+        "params": params | {"distil": True},
+        "dag_run": SimpleNamespace(run_id="manual__1"),
+    }
+    monkeypatch.setattr(retrain, "get_current_context", lambda: context)
+    with pytest.raises(AirflowFailException, match="task 'tickets' names no teacher"):
+        retrain.make_plan.function()

@@ -39,22 +39,22 @@ def trained(fake_jobs):
     return fake_jobs
 
 
-def test_night_runs_its_jobs_for_its_date(home, fake_jobs):
-    for job in ("validate", "score", "report"):
-        fake_jobs.answer(job, result={"rows": 1})
+def test_night_runs_its_jobs_for_its_date(home, fake_jobs, published):
+    fake_jobs.answer("score", result=published("tickets", "2026-11-28"))
 
     result, _, _ = run("nightly_scoring_tickets", logical_date=NIGHT)
 
     assert result.state == "success"
     rest = ["tickets", "--date", "2026-11-28", "--through", "2026-11-28"]
-    assert fake_jobs.calls() == [
-        [job, *rest, "--home", str(home), "--result"] for job in ("validate", "score", "report")
-    ]
+    calls = fake_jobs.calls()
+    assert [call[0] for call in calls[:2]] == ["validate", "score"]
+    assert {call[0] for call in calls[2:]} == {"report", "monitor"}
+    assert {tuple(call[1:]) for call in calls} == {(*rest, "--home", str(home), "--result")}
 
 
-def test_night_for_a_range_that_the_form_names(home, fake_jobs):
-    for job in ("validate", "score", "report"):
-        fake_jobs.answer(job, result={})
+def test_night_for_a_range_that_the_form_names(home, fake_jobs, published):
+    days = ("2026-11-01", "2026-11-02", "2026-11-03")
+    fake_jobs.answer("score", result=published("reviews", *days))
     conf = {"date": "2026-11-01", "through": "2026-11-03"}
 
     result, _, _ = run("nightly_scoring_reviews", conf=conf)
@@ -77,7 +77,7 @@ def test_broken_contract_ends_the_night_at_once(home, fake_jobs):
     result, states, tries = run("nightly_scoring_tickets", logical_date=NIGHT)
     assert result.state == "failed"
     assert (states["validate"], tries["validate"]) == ("failed", 1)
-    assert states["score"] == states["report"] == "upstream_failed"
+    assert states["score"] == states["publish"] == states["report"] == "upstream_failed"
     assert [call[0] for call in fake_jobs.calls()] == ["validate"]
 
 
@@ -87,7 +87,7 @@ def test_retrain_without_approval_promotes(home, trained):
     result, states, _ = run("retrain", conf=conf)
 
     assert result.state == "success"
-    assert states["approve"] == "skipped"
+    assert states["approve"] == states["reject"] == "skipped"
     base = ["tickets", "--run", run_name(result.run_id)]
     where = ["--home", str(home), "--result"]
     assert trained.calls() == [

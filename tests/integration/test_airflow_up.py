@@ -111,4 +111,4 @@ def test_run_of_an_unknown_dag_is_a_usage_error(tmp_path):
         check=False,
     )
     assert process.returncode == 2
-    assert "known: nightly_scoring_reviews, nightly_scoring_tickets, retrain" in process.stderr
+    assert "nightly_scoring_reviews, nightly_scoring_tickets, retrain" in process.stderr

@@ -97,6 +97,21 @@ def nightmill() -> Callable[..., Result]:
     return run
 
 
+@pytest.fixture
+def steps_of() -> Callable[[Home, str], dict[str, Any]]:
+    """Runs in MLflow of the steps below a training run, by step."""
+    from mlflow import MlflowClient
+
+    def find(home: Home, parent: str) -> dict[str, Any]:
+        client = MlflowClient(home.tracking_uri)
+        experiment = client.get_run(parent).info.experiment_id
+        below = f"tags.mlflow.parentRunId = '{parent}'"
+        found = client.search_runs([experiment], filter_string=below)
+        return {run.data.tags["nightmill.step"]: run for run in found}
+
+    return find
+
+
 class FakeTrain:
     """Ray Train as a worker sees it: a rank, and the last reported checkpoint."""
 

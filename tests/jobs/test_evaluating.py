@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs import evaluating
-from jobs.evaluating import _champion, _told
+from jobs.evaluating import _by_time, _champion, _told
 from pipeline.bundle import load_spec
 from pipeline.model.comparison import ChampionComparison
 from pipeline.model.findings import Diagnosis
 from pipeline.model.label_errors import Suspect, save_suspects
+from schemas.bundle import LanguageMetrics
 from schemas.errors import ArtifactError
+from schemas.searched import SEARCH_FILE, Searched, Trial
 from schemas.training import TrainingRun
 
 if TYPE_CHECKING:
@@ -74,6 +76,21 @@ def test_the_champion_is_fetched_and_compared(
     assert asked == [(bundled, tiny_bundle, "3")]
 
 
+def test_quality_by_time_is_a_figure_by_head_and_period() -> None:
+    month = LanguageMetrics(rows=40, accuracy=0.75, macro_f1=0.5)
+    slices = {
+        "time": {"2026-02": month, "unknown": LanguageMetrics(rows=3)},
+        "length": {"x": month},
+    }
+    evaluation: Any = SimpleNamespace(
+        heads=[SimpleNamespace(name="queue", slices=slices), SimpleNamespace(name="t", slices={})]
+    )
+    assert _by_time(evaluation) == {
+        "test.queue.time.2026-02.rows": 40, "test.queue.time.2026-02.accuracy": 0.75,
+        "test.queue.time.2026-02.macro_f1": 0.5, "test.queue.time.unknown.rows": 3,
+    }  # fmt: skip
+
+
 def test_what_a_run_left_is_told(home: Home) -> None:
     place = TrainingRun(home, "tiny", "r")
     place.folder.mkdir(parents=True)
@@ -82,9 +99,13 @@ def test_what_a_run_left_is_told(home: Home) -> None:
     finetuned: Any = SimpleNamespace(best_epoch=1, rows={"train": 3})
     old = _told(place, finetuned)
     assert (old.history, old.best_epoch, old.rows) == (history, 1, {"train": 3})
-    assert (old.diagnosis, old.suspects) == (None, ())
+    assert (old.diagnosis, old.suspects, old.searched) == (None, (), None)
     suspect = Suspect(record_id="a", head="queue", given="x", likely="y", confidence=0.9)
     save_suspects([suspect], place.folder / "label_errors.parquet")
     Diagnosis(judged={"queue": 3}).write(place.folder / "diagnosis.json")
+    trial = Trial(number=0, settings={"dropout": 0.1}, macro_f1=(0.5,), outcome="finished")
+    searched = Searched(fingerprint="f", trials=(trial,), winner=0, why="alone", epochs=1)
+    searched.write(place.folder / SEARCH_FILE)
     new = _told(place, finetuned)
+    assert new.searched == searched
     assert (new.diagnosis, new.suspects) == (Diagnosis(judged={"queue": 3}), (suspect,))

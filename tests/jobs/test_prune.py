@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx
 import pytest
 from mlflow import MlflowClient
@@ -14,20 +17,24 @@ from mlflow import MlflowClient
 from jobs import prune as job
 from jobs import pruning
 from pipeline.engines.registry import Registry
+from pipeline.model.distil.lesson import LESSON_FILE, Lesson, answer_file, more_path
+from pipeline.model.labelled import load_examples, save_examples
 from pipeline.model.prune.pruner import Pruner
 from schemas.bundle import BUNDLE_FILE, BundleSpec
+from schemas.distil import DistilConfig
 from schemas.load import load_task
 from schemas.prune import Cut, Pruning, PruningFolder
+from schemas.task import TaskConfig
 from schemas.training import Finetuned, TrainingRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
     from click.testing import Result
 
+    from pipeline.model.distil.teacher import Logits
+    from pipeline.model.labelled import Example
     from schemas.home import Home
-    from schemas.task import TaskConfig
 
     Run = Callable[..., Result]
 
@@ -200,10 +207,9 @@ def test_a_recovery_that_is_worse_does_not_ship(tmp_path: Path, train_home: Home
         assert (done.valid_macro_f1, done.best_epoch) == (0.8, epoch)
 
 
-def test_a_worker_trains_the_cut_model(
-    train_home: Home, finetuned: Finetuned, logged: dict[str, float], fake_train: Any,
-    nightmill: Run,
-) -> None:  # fmt: skip
+@pytest.fixture
+def cut(train_home: Home, finetuned: Finetuned, logged: dict[str, float], nightmill: Run) -> Any:
+    """What a worker of the recovery is told, with the cut model where it looks for it."""
     settings = [*HALF, "compress.prune.recovery_epochs=0"]
     assert nightmill("prune", "tiny", "--run", "trial", *settings, home=train_home).exit_code == 0
     place = TrainingRun(train_home, "tiny", "trial")
@@ -211,19 +217,62 @@ def test_a_worker_trains_the_cut_model(
     work.folder.mkdir()
     place.pruned.rename(work.start)
     task = load_task("tiny", train_home, overrides=HALF)
-    told = {
+    return {
         "task": task.model_dump(mode="json"), "folder": str(work.folder), "threads": 1,
-        "examples": str(place.examples), "tokenizer": str(place.tokenizer), "pad_id": 0,
+        "run": str(place.folder), "examples": str(place.examples),
+        "tokenizer": str(place.tokenizer), "pad_id": 0,
     }  # fmt: skip
-    pruning._worker(told)
+
+
+def test_a_worker_trains_the_cut_model(cut: Any, fake_train: Any) -> None:
+    pruning._worker(cut)
+    work = PruningFolder(Path(cut["folder"]))
     assert not (work.folder / "failure.json").exists()
     progress = json.loads(work.progress.read_text())
     assert (progress["epoch"], len(progress["history"])) == (1, 1)
+    assert "distil_loss" not in progress["history"][0]
     shapes = [json.loads((f / "pruned.json").read_text()) for f in (work.start, work.recovered)]
     assert shapes[0] == shapes[1]
     weights = [(f / "model.safetensors").read_bytes() for f in (work.start, work.recovered)]
     assert weights[0] != weights[1]
     assert fake_train.metrics[0]["is_best"] is True
+
+
+def test_a_cut_model_learns_from_the_teachers_of_its_run(cut: Any, fake_train: Any) -> None:
+    run, config = Path(cut["run"]), DistilConfig(teacher=("run:big",), alpha=1.0)
+    task = TaskConfig.model_validate(cut["task"]).model_copy(update={"distil": config})
+    examples = load_examples(Path(cut["examples"]))
+    without_label = [replace(examples[0], record_id="more", targets=dict.fromkeys(task.heads))]
+    answer_file(run, 0, digest="d", task=task).ask(Sure(), [*examples, *without_label])
+    save_examples(without_label, more_path(run))
+    Lesson(digests=("d",)).write(run / LESSON_FILE)
+    pruning._worker(cut | {"task": task.model_dump(mode="json")})
+    assert not (Path(cut["folder"]) / "failure.json").exists()
+    (epoch,) = json.loads(PruningFolder(Path(cut["folder"])).progress.read_text())["history"]
+    # With alpha 1 labels count nothing, so that there is no other loss.
+    assert epoch["train_loss"] == pytest.approx(epoch["distil_loss"], rel=1e-4)
+    assert epoch["distil_loss"] > 0
+
+
+class Sure:
+    """A teacher that says the same of every text."""
+
+    def logits(self, examples: Sequence[Example]) -> Logits:
+        return np.tile(np.array([6, 0, 0, 3, -3], dtype=np.float32), (len(examples), 1))
+
+
+def test_how_teachers_count_in_recovery_makes_another_cut(
+    train_home: Home, finetuned: Finetuned
+) -> None:
+    task = load_task("tiny", train_home, overrides=HALF)
+    assert task.compress.prune is not None
+    made = [
+        job._fingerprint(task.model_copy(update={"distil": distil}), task.compress.prune, finetuned)
+        for distil in (
+            None, DistilConfig(teacher=("run:big",)), DistilConfig(teacher=("run:big",), alpha=0.9)
+        )
+    ]  # fmt: skip
+    assert len({*made}) == 3
 
 
 def test_a_run_that_is_not_asked_to_be_smaller_is_told(train_home: Home, nightmill: Run) -> None:
@@ -245,8 +294,9 @@ def test_a_run_that_is_not_asked_to_be_smaller_is_told(train_home: Home, nightmi
 @pytest.mark.slow
 @pytest.mark.usefixtures("workers_here")
 def test_a_bundle_is_made_of_the_pruned_and_recovered_model(
-    train_home: Home, nightmill: Run, finetuned: Finetuned, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    train_home: Home, nightmill: Run, finetuned: Finetuned, monkeypatch: pytest.MonkeyPatch,
+    steps_of: Any,
+) -> None:  # fmt: skip
     place = TrainingRun(train_home, "tiny", "trial")
     run_id = Registry(train_home).start_run("tiny", "trial", params={})
     finetuned = finetuned.model_copy(update={"mlflow_run_id": run_id})
@@ -273,6 +323,11 @@ def test_a_bundle_is_made_of_the_pruned_and_recovered_model(
     assert f"validation macro-F1 {done.valid_macro_f1_whole:.4f} whole" in page
     metrics = MlflowClient(train_home.tracking_uri).get_run(run_id).data.metrics
     assert metrics["prune.parameters"] == done.after.parameters
+    steps = steps_of(train_home, run_id)
+    assert set(steps) == {"prune", "bundle"}
+    assert steps["prune"].data.params["compress.prune.heads"] == "0.5"
+    assert steps["prune"].data.metrics["parameters"] == done.after.parameters
+    assert not any("prune" in name for name in steps["bundle"].data.params)
     assert metrics["prune.valid_macro_f1"] == done.valid_macro_f1
 
     monkeypatch.setattr(Pruner, "prune", None)  # nothing is cut or trained again

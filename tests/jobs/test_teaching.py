@@ -183,7 +183,7 @@ def big_run(taught_home: Home, tiny_task: TaskConfig, tiny_tokenizer_path: Path)
 @pytest.mark.slow
 @pytest.mark.usefixtures("workers_here")
 def test_a_student_of_a_run_by_command(
-    taught_home: Home, big_run: TrainingRun, nightmill: Run
+    taught_home: Home, big_run: TrainingRun, nightmill: Run, steps_of: Any
 ) -> None:
     settings = (
         "distil.teacher=run:big", "distil.student.layers=[0]", "distil.alpha=0.8",
@@ -207,6 +207,16 @@ def test_a_student_of_a_run_by_command(
     run = MlflowClient(taught_home.tracking_uri).get_run(done.mlflow_run_id).data
     assert run.tags["distilled_from"] == str(told.teachers[0])
     assert run.metrics["teacher.kept"] == pytest.approx(told.kept)
+    steps = steps_of(taught_home, done.mlflow_run_id)
+    assert set(steps) == {"finetune", "teach"}
+    teach = steps["teach"]
+    assert teach.data.tags["teacher.0"] == str(told.teachers[0])
+    assert (teach.data.params["distil.alpha"], teach.data.params["distil.temperature"]) == (
+        "0.8", "2.0",
+    )  # fmt: skip
+    used = {(one.tags[0].value, one.dataset.digest) for one in teach.inputs.dataset_inputs}
+    assert ("teacher 0", told.teachers[0].digest[:12]) in used
+    assert "unlabelled" in {role for role, _ in used}
     history = json.loads((place.folder / "progress.json").read_text())["history"]
     assert history[-1]["layer_loss"] < history[0]["layer_loss"]
     # The same teacher and settings are the same run; another teacher under that name is another.

@@ -14,12 +14,14 @@ import yaml
 from mlflow import MlflowClient
 
 from jobs import training
+from jobs.pace import Pace
 from jobs.ray_training import last_state
 from pipeline.engines.registry import Registry
 from pipeline.model.findings import Diagnosis
 from pipeline.model.fit import Progress
 from pipeline.model.label_errors import load_suspects
 from schemas.errors import DivergenceError
+from schemas.evidence import Evidence
 from schemas.load import load_task
 from schemas.training import TrainingRun
 
@@ -59,11 +61,13 @@ def write_labelled(home: Home, *, rows: int = 240, **changes: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_first_version_is_champion_the_next_is_challenger_the_same_is_not_trained_again(
-    train_home: Home, nightmill: Run, tmp_path: Path
+    train_home: Home, nightmill: Run, tmp_path: Path, steps_of: Any
 ) -> None:
     write_labelled(train_home)
     result = tmp_path / "result.json"
-    first = nightmill("train", "tiny", "--result", str(result), home=train_home)
+    first = nightmill(
+        "train", "tiny", "--reason", "a first one", "--result", str(result), home=train_home
+    )
     assert first.exit_code == 0, first.stderr
     told = json.loads(result.read_text())
     assert (told["name"], told["version"], told["champion"]) == ("tiny", "1", "1")
@@ -72,6 +76,8 @@ def test_first_version_is_champion_the_next_is_challenger_the_same_is_not_traine
     assert {gate["gate"] for gate in told["gates"]} >= {"parity", "finite_outputs"}
     assert all(gate["passed"] for gate in told["gates"])
     check_what_was_logged(train_home, told["run"])
+    check_the_tree(train_home, told, steps_of)
+    assert r"gates, as measured on this host:\nvariant  gate " in first.stderr
 
     result.unlink()
     again = nightmill("train", "tiny", "--result", str(result), home=train_home)
@@ -88,6 +94,7 @@ def test_first_version_is_champion_the_next_is_challenger_the_same_is_not_traine
     page = (TrainingRun(train_home, "tiny", second["run"]).folder / "evaluation.html").read_text()
     assert "champion, version 1" in page
     assert "it has learnt from some of these" in page  # its seed was another
+    check_the_evidence(train_home, second["run"], nightmill, result)
     registry = Registry(train_home)
     assert registry.fetch("models:/tiny@challenger")[0].version == "2"
     assert registry.fetch("models:/tiny@champion")[0].digest == told["digest"]
@@ -145,10 +152,52 @@ def check_what_was_logged(home: Home, run: str) -> None:
     assert load_suspects(place.folder / "label_errors.parquet") == ()
     assert "epochs in batches of" in tags["recipe"]
     pages = client.list_artifacts(finetuned.mlflow_run_id, "evaluation")
-    assert [page.path for page in pages] == ["evaluation/evaluation.html", "evaluation/model.html"]
+    assert [page.path.rpartition("/")[2] for page in pages] == [
+        "evaluation.html", "evidence.json", "model.html",
+    ]  # fmt: skip
     assert "The task has no champion yet." in (place.folder / "evaluation.html").read_text()
     files = client.list_artifacts(finetuned.mlflow_run_id, "text_profile")
     assert {file.path for file in files} == {"text_profile/profile.json", "text_profile/text.html"}
+
+
+def check_the_tree(home: Home, told: dict[str, Any], steps_of: Any) -> None:
+    """Each step has its own settings and digests below the run."""
+    finetuned = TrainingRun(home, "tiny", told["run"]).finetuned()
+    parent = MlflowClient(home.tracking_uri).get_run(finetuned.mlflow_run_id)
+    assert parent.data.tags["nightmill.reason"] == "a first one"
+    steps = steps_of(home, finetuned.mlflow_run_id)
+    assert set(steps) == {"finetune", "bundle", "register"}
+    assert {run.info.status for run in steps.values()} == {"FINISHED"}
+    (used,) = steps["finetune"].inputs.dataset_inputs
+    assert used.dataset.name == "labelled/tiny/rows.jsonl"
+    assert used.tags[0].value == "training"
+    assert steps["finetune"].data.params["train.epochs"] == "2"
+    assert steps["finetune"].data.tags["data_digest"] == finetuned.data_digest
+    assert steps["finetune"].data.tags["nightmill.code"] == parent.data.tags["nightmill.code"]
+    assert steps["bundle"].data.tags["digest"] == told["digest"]
+    assert steps["bundle"].data.params["compress.prefer"] == "['fp32']"
+    assert not any(name.startswith("train.") for name in steps["bundle"].data.params)
+    assert steps["register"].data.tags["version"] == told["version"]
+
+
+def check_the_evidence(home: Home, run: str, nightmill: Run, result: Path) -> None:
+    """What `bundle` answers to whoever decides: both models on the same records."""
+    result.unlink()
+    again = nightmill(
+        "bundle", "tiny", "--run", run, "--result", str(result), "train.seed=14", home=home
+    )
+    assert "already has its bundle" in again.stderr
+    found = Evidence.model_validate(json.loads(result.read_text())["evidence"])
+    assert found == Evidence.read(TrainingRun(home, "tiny", run).folder / "evidence.json")
+    assert (found.champion_version, found.new.training_run) == ("1", run)
+    assert found.champion is not None
+    assert found.champion.digest != found.new.digest
+    assert found.champion.windows_per_s is not None
+    assert {head.head for head in found.heads} == {"queue", "topics"}
+    assert all(head.paired is not None for head in found.heads)
+    assert any("it has learnt from some of these" in note for note in found.notes)
+    assert found.rows == TrainingRun(home, "tiny", run).finetuned().rows
+    assert found.left_out == {}
 
 
 def epochs_of(folder: Path) -> list[int]:
@@ -160,13 +209,13 @@ def epochs_of(folder: Path) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_killed_worker_goes_on_from_its_last_epoch(
+def test_a_killed_worker_goes_on_from_its_last_epoch_and_ends_as_if_undisturbed(
     train_home: Home, nightmill: Run, killing_a_worker: Any
 ) -> None:
     write_labelled(train_home)
     folder = train_home.models("tiny") / "trial"
     settings = ["train.epochs=15", "train.patience_epochs=15", "train.learning_rate=1e-4"]
-    with killing_a_worker(folder, reports=3) as killed:
+    with killing_a_worker(folder, reports=random.Random(7).randrange(2, 12)) as killed:
         outcome = nightmill("finetune", "tiny", "--run", "trial", *settings, home=train_home)
     assert outcome.exit_code == 0, outcome.stderr
     assert len(killed) == 1
@@ -175,6 +224,24 @@ def test_a_killed_worker_goes_on_from_its_last_epoch(
     assert len(seen) <= 17  # from the start it would be at least 18
     history = json.loads((folder / "progress.json").read_text())["history"]
     assert [row["epoch"] for row in history] == list(range(1, 16))
+    check_it_ended_as_if_undisturbed(train_home, settings, history)
+
+
+def check_it_ended_as_if_undisturbed(
+    home: Home, settings: list[str], history: list[dict[str, float]]
+) -> None:
+    """The same work in this process, without a worker and without its death."""
+    place, task = TrainingRun(home, "tiny", "trial"), load_task("tiny", home, overrides=settings)
+    torch.set_num_threads(task.train.threads_per_worker or 1)
+    calm = training.learn(
+        training.prepare(task, place.folder), task, place.folder,
+        pad_id=place.finetuned().pad_id, on_epoch=lambda *_: None,
+    ).history  # fmt: skip
+    told = [row["valid_macro_f1"] for row in history]
+    assert told == [row["valid_macro_f1"] for row in calm]
+    for name in ("train_loss", "valid_loss"):
+        expected = [row[name] for row in calm]
+        assert [row[name] for row in history] == pytest.approx(expected, rel=1e-6), name
 
 
 def test_an_unknown_label_is_named(train_home: Home, nightmill: Run) -> None:
@@ -243,8 +310,10 @@ def test_an_epoch_is_reported_and_found_again(tmp_path: Path, fake_train: Any) -
     assert last_state() is None
     progress = Progress(epoch=2, step=9, history=[{"epoch": 2.0, "train_loss": 0.5}])
     state = {"model": {"w": torch.arange(3)}, "progress": progress.__dict__}
-    training._report(tmp_path, progress, state, True)
-    assert fake_train.metrics == [{"epoch": 2.0, "train_loss": 0.5, "is_best": True}]
+    pace = Pace(tmp_path)
+    training._report(tmp_path, pace, progress, state, True)
+    expected = {"epoch": 2.0, "train_loss": 0.5, "is_best": True, "left_s": 0.0}
+    assert fake_train.metrics == [expected]
     assert epochs_of(tmp_path) == [2]
     found = last_state()
     assert found is not None
@@ -252,7 +321,7 @@ def test_an_epoch_is_reported_and_found_again(tmp_path: Path, fake_train: Any) -
     assert torch.equal(found["model"]["w"], torch.arange(3))
     fake_train.rank = 1
     shutil.rmtree(tmp_path / "kept")
-    training._report(tmp_path, progress, state, False)
+    training._report(tmp_path, pace, progress, state, False)
     assert epochs_of(tmp_path) == [2]
     assert len(fake_train.metrics) == 2  # every rank reports, only the first leaves a checkpoint
     assert last_state() is None

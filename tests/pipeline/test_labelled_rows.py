@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,23 @@ def test_the_texts_are_profiled_with_their_tokens_and_rejects(
     assert profile.cleaned["whitespace"] == 1
     assert sum(found.unknown for found in profile.languages.values()) == 1
     assert profile.windows.count == len(data.examples) == 10
+
+
+def test_a_record_has_the_day_of_its_time_column_in_utc(
+    home: Home, tiny_task: TaskConfig, tiny_tokenizer_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    times = ["2026-03-01", "2026-03-01T00:30:00+02:00", " 2026-03-01 12:00:00 ", "1.3.26", None]
+    write(home, [row(n, made=time) for n, time in enumerate(times)] + [row(5)])
+    task = with_data(tiny_task, time_column="made")
+    days = {each.record_id: each.day for each in load(home, task, tiny_tokenizer_path).examples}
+    first = dt.date(2026, 3, 1)
+    assert days == {
+        "t0": first, "t1": dt.date(2026, 2, 28), "t2": first, "t3": None, "t4": None, "t5": None
+    }  # fmt: skip
+    assert "3 of 6 labelled records have no ISO 8601 time in column 'made'" in caplog.text
+    caplog.clear()
+    assert {each.day for each in load(home, tiny_task, tiny_tokenizer_path).examples} == {None}
+    assert "time" not in caplog.text
 
 
 def test_a_row_without_any_label_is_counted_not_used(

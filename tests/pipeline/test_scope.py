@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from pipeline.scope import choose_rule, measure_rule, scope_scores, separation
+from pipeline.heads import answers, head_slices
+from pipeline.scope import (
+    Nearness,
+    choose_rule,
+    measure_rule,
+    rule_scores,
+    scope_scores,
+    separation,
+)
+from schemas.head import HeadConfig, OutsideConfig
 from schemas.scope import ScopeRule
 
 SCORES = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=30).map(np.array)
@@ -70,10 +79,57 @@ def test_a_rule_is_measured_on_other_texts() -> None:
     )
     logits = np.log([[3.0, 1.0], [4.0, 1.0], [2.0, 1.0], [1.0, 1.0], [9.0, 1.0]])
     logits[0] = [50.0, 0.0]  # 1, 0.8 and 0.67 inside; 0.5 and 0.9 outside
-    shares = measure_rule(rule, logits, np.arange(5) >= 3)
+    scores = rule_scores(rule, logits, logits)
+    shares = measure_rule(rule, scores, np.arange(5) >= 3)
     assert shares == (pytest.approx(2 / 3), 0.5)
-    assert measure_rule(rule, logits, np.zeros(5, np.bool_)) == (pytest.approx(3 / 5), None)
-    assert measure_rule(rule, logits, np.ones(5, np.bool_)) == (None, pytest.approx(2 / 5))
+    assert measure_rule(rule, scores, np.zeros(5, np.bool_)) == (pytest.approx(3 / 5), None)
+    assert measure_rule(rule, scores, np.ones(5, np.bool_)) == (None, pytest.approx(2 / 5))
+
+
+def test_nearness_is_taken_where_it_tells_better_and_not_where_it_tells_as_well() -> None:
+    is_outside = np.arange(20) >= 10
+    same = np.tile([4.0, 0.0], (20, 1))  # the logits tell nothing
+    near = np.where(is_outside, 0.2, 0.9)
+    rule = choose_rule(same, is_outside, keep=0.9, nearness=Nearness(7, near))
+    assert (rule.method, rule.column, rule.threshold) == ("knn", 7, 0.9)
+    assert (rule.kept, rule.caught, rule.separation) == (1.0, 1.0, 1.0)
+    strong = np.where(is_outside[:, None], [0.1, 0.0], [9.0, 0.0])
+    rule = choose_rule(strong, is_outside, keep=0.9, nearness=Nearness(7, near))
+    assert (rule.method, rule.column, rule.separation) == ("max_probability", None, 1.0)
+
+
+@pytest.mark.parametrize(("method", "column"), [("knn", None), ("energy", 3)])
+def test_only_a_rule_by_nearness_has_a_column(method, column) -> None:
+    with pytest.raises(ValueError, match="column of the model's output"):
+        ScopeRule(method=method, threshold=0, kept=1, rows_inside=1, rows_outside=0, column=column)
+
+
+def test_a_rule_by_logits_is_named_in_digests_as_it_was_before_there_were_others() -> None:
+    given = {"method": "energy", "threshold": 2.0, "kept": 1.0, "rows_inside": 1, "rows_outside": 0}
+    rule = ScopeRule.model_validate(given)
+    assert rule.identity == {**given, "caught": None, "separation": None}
+    near = ScopeRule.model_validate(given | {"method": "knn", "column": 2})
+    assert near.identity["column"] == 2
+
+
+def test_answers_take_nearness_from_its_column_pooled_as_logits_are() -> None:
+    outside = OutsideConfig(labels=("oos",))
+    heads = {
+        "one": HeadConfig(column="a", labels=("x", "y"), outside=outside),
+        "two": HeadConfig(column="b", labels=("u", "v")),
+    }
+    rule = ScopeRule(method="knn", threshold=0.5, kept=1, rows_inside=1, rows_outside=1, column=4)
+    (head, _) = head_slices(heads, scopes={"one": rule})
+    logits = np.array(  # two heads of two, nearness, the windows' weight
+        [[1.0, 0, 0, 0, 0.75, 0], [1.0, 0, 0, 0, 0.125, 0], [1.0, 0, 0, 0, 0.625, 0]]
+    )
+    alone, together = answers(
+        logits, np.array([3, 3, 9]), np.array([1, 2]), head, pooling="attention"
+    )
+    assert (alone.scope, alone.outside) == (0.75, False)
+    assert (together.scope, together.outside) == (0.375, True)
+    _, longer = answers(logits[:, :5], np.array([3, 3, 9]), np.array([1, 2]), head)
+    assert (longer.scope, longer.outside) == (0.5, False)  # by tokens, a quarter and three
 
 
 @given(st.integers(1, 40), st.integers(2, 90), st.integers(0, 9))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from schemas.errors import ConfigError
+from schemas.head import OutsideConfig
 from schemas.load import parse_task
 from schemas.task import LoraConfig, TaskConfig, TrainConfig
 from schemas.train import AdapterConfig, DomainAdversarialConfig
@@ -20,6 +23,17 @@ def test_what_is_left_open_is_null_and_nothing_new_is_on() -> None:
     assert (config.schedule, config.precision, config.strategy) == ("linear", "fp32", "ddp")
     assert (config.accumulate_steps, config.gradient_checkpointing) == (1, False)
     assert (config.adversarial_epsilon, config.r_drop_alpha, config.lora) == (None, 0.0, None)
+
+
+def test_the_table_of_what_turns_what_on_names_every_key() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs/training.md"
+    told = page.read_text(encoding="utf-8").partition("## What turns what on")[2]
+    table = told.partition("### ")[0]
+    codes = " ".join(re.findall(r"`([^`]+)`", table))
+    named = set(re.findall(r"\w+", codes))
+    assert sorted({*TrainConfig.model_fields, *OutsideConfig.model_fields} - named) == [
+        "keep", "labels",  # told of where texts outside are
+    ]  # fmt: skip
 
 
 def test_lora_alone_means_its_defaults() -> None:

@@ -88,12 +88,7 @@ class Lesson(Document):
         config, made = task.distil, list[Any]()
         if config is None:
             return ()
-        if config.alpha:
-            taught = [
-                answer_file(folder, number, digest=digest, task=task).read(train)
-                for number, digest in enumerate(self.digests)
-            ]
-            made.append(SoftTargets(torch.from_numpy(np.stack(taught)), heads, config))
+        made += self.soft_targets(task, train, heads, folder=folder)
         if self.followed_folder is not None and self.followed_task is not None:
             theirs = self.followed_task
             teacher = load_checkpoint(
@@ -104,6 +99,34 @@ class Lesson(Document):
             )
             made.append(LayerMatch(teacher, config, pad_id=pad_id, seed=task.train.seed))
         return tuple(made)
+
+    def soft_targets(
+        self,
+        task: TaskConfig,
+        train: Sequence[Example],
+        heads: tuple[HeadSlice, ...],
+        *,
+        folder: Path,
+    ) -> tuple[ExtraLoss, ...]:
+        """The loss by what the teachers answer `train`, whatever layers the student has.
+
+        None where the task is not distilled, or `distil.alpha` is 0.
+
+        Raises:
+            ArtifactError: an answer is missing.
+        """
+        if task.distil is None or not task.distil.alpha:
+            return ()
+        taught = [
+            answer_file(folder, number, digest=digest, task=task).read(train)
+            for number, digest in enumerate(self.digests)
+        ]
+        return (SoftTargets(torch.from_numpy(np.stack(taught)), heads, task.distil),)
+
+
+def label_weight(task: TaskConfig) -> float:
+    """How much labels count beside what teachers say."""
+    return 1.0 if task.distil is None else 1.0 - task.distil.alpha
 
 
 def new_student(task: TaskConfig, heads: tuple[HeadSlice, ...], lesson: Lesson) -> Classifier:

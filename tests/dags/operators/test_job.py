@@ -6,7 +6,8 @@ import sys
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from dags.operators.job import MAX_RESULT_BYTES, RETRY_ARGUMENTS, JobOperator
+from dags.operators.answer import MAX_RESULT_BYTES
+from dags.operators.job import RETRY_ARGUMENTS, JobOperator
 from dags.operators.runner import Outcome
 
 

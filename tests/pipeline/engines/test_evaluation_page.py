@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import re
 from dataclasses import replace
@@ -11,7 +12,12 @@ import numpy as np
 import pytest
 
 from pipeline.engines.evaluation_page import write_evaluation_page
-from pipeline.engines.evaluation_plots import confusion_plot, curve_plot, reliability_plot
+from pipeline.engines.evaluation_plots import (
+    confusion_plot,
+    curve_plot,
+    reliability_plot,
+    trials_plot,
+)
 from pipeline.heads import head_slices
 from pipeline.model.bundling import Bundled
 from pipeline.model.comparison import ChampionComparison, PairedResult
@@ -24,6 +30,7 @@ from pipeline.model.metrics import head_metrics
 from pipeline.model.outputs import Outputs
 from pipeline.window import Window
 from schemas.bundle import BundleSpec, Host
+from schemas.searched import Searched, Trial
 from schemas.task import HeadConfig, TaskConfig
 
 if TYPE_CHECKING:
@@ -183,6 +190,60 @@ def test_a_page_has_slices_with_their_counts(bundled: Bundled, tmp_path: Path) -
     assert re.search(r"By language .* en 59 0\.\d{4} 0\.\d{3} to .* de 20 – – ", shown)
     assert "Slices with few records are only counted" in shown
     assert "4 to 8 tokens 20" in shown
+
+
+def test_a_page_has_slices_by_time(bundled: Bundled, tmp_path: Path) -> None:
+    assert "By time" not in words(page(bundled, tmp_path))
+    days = [dt.date(2026, 1, 9), dt.date(2026, 9, 9), None]
+    dated = [replace(row, day=days[0 if n < 40 else 1]) for n, row in enumerate(bundled.test)]
+    dated[0] = replace(dated[0], day=None)
+    shown = words(page(replace(bundled, test=dated), tmp_path))
+    told = r"2026-01 39 0\.\d{4} .* 2026-09 39 0\.\d{4} .* unknown 1 –"
+    assert re.search(f"By time Time n Accuracy 95 % Macro-F1 95 % {told}", shown)
+
+
+SEARCHED = Searched(
+    fingerprint="f",
+    trials=(
+        Trial(number=0, settings={"learning_rate": 2e-4, "batch_size": 32},
+              macro_f1=(0.5, 0.7, 0.75), outcome="finished", seconds=61.2),
+        Trial(number=1, settings={"learning_rate": 6e-4, "batch_size": 16},
+              macro_f1=(0.6, 0.9, 0.875), outcome="finished", seconds=70.0),
+        Trial(number=2, settings={"learning_rate": 1e-5, "batch_size": 64},
+              macro_f1=(0.125,), outcome="stopped", seconds=20.0),
+        Trial(number=3, settings={"learning_rate": 1e-2, "batch_size": 32},
+              outcome="failed", error="DivergenceError: loss <nan>"),
+    ),
+    winner=1, why="trial 1 has the highest validation macro-F1 of 4", epochs=3,
+    sample_fraction=0.5, not_searched=("dropout",),
+)  # fmt: skip
+
+
+def test_a_page_tells_how_the_recipe_was_found(bundled: Bundled, tmp_path: Path) -> None:
+    assert "Search of the recipe" not in page(bundled, tmp_path)
+    text = page(bundled, tmp_path, searched=SEARCHED)
+    shown = re.sub(r" ([,.])", r"\1", words(text))
+    for figures in (
+        "Trial 1 has the highest validation macro-F1 of 4. Each of 4 trials had up to 3 epochs on "
+        "50 % of the training records. Not searched, as the task file says them: dropout.",
+        "Trial learning_rate batch_size Macro-F1 By epoch Epochs Ended Seconds "
+        "1 chosen 0.0006 16 0.9000 0.600 0.900 0.875 3/3 finished 70 "
+        "0, the recipe&#x27;s own 0.0002 32 0.7500 0.500 0.700 0.750 3/3 finished 61 "
+        "2 1e-05 64 0.1250 0.125 1/3 stopped early as one of the weaker ones (ASHA) 20 "
+        "3 0.01 32 – 0/3 failed: DivergenceError: loss &lt;nan&gt; 0",
+    ):
+        assert figures.replace("&#x27;", "'") in shown.replace("&#x27;", "'")
+    assert "trial 2, epoch 1: 0.1250" in text
+    assert text.index("Search of the recipe") > text.index("<h2>Training</h2>")
+
+
+def test_trials_are_drawn_with_the_chosen_one_on_top() -> None:
+    drawn = trials_plot("T", [(4, [0.5, 0.75]), (2, [0.25])], chosen=4)
+    assert drawn.count("<polyline") == 2
+    assert drawn.count("<circle") == 3
+    assert drawn.index("trial 2, epoch 1") < drawn.index("trial 4, epoch 2: 0.7500")
+    assert drawn.count('class="name"') == 1
+    assert trials_plot("T", [], chosen=0) == ""
 
 
 def test_a_page_tells_diagnosis_and_suspects(bundled: Bundled, tmp_path: Path) -> None:

@@ -9,11 +9,15 @@ import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import mlflow
 import pytest
 from mlflow import MlflowClient
 
 from pipeline.bundle import load_spec
-from pipeline.engines.registry import CHALLENGER, PREVIOUS, Registry, _requirements
+from pipeline.engines.model_version import requirements
+from pipeline.engines.pyfunc import PyfuncModel
+from pipeline.engines.registry import CHALLENGER, PREVIOUS, Registry
+from pipeline.engines.software import code_digest
 from schemas.bundle import BUNDLE_FILE, MODEL_FILE
 from schemas.errors import ArtifactError, ConfigError
 from schemas.home import Home
@@ -54,11 +58,11 @@ def registered(registered_home: Home) -> Registry:
     return Registry(registered_home)
 
 
-def other_bundle(bundle: Path, folder: Path) -> Path:
+def other_bundle(bundle: Path, folder: Path, *, temperature: float = 3.0) -> Path:
     """The same weights with another temperature: another digest."""
     shutil.copytree(bundle, folder)
     spec = load_spec(folder)
-    spec.model_copy(update={"temperatures": {"queue": 3.0, "topics": 1.0}}).write(
+    spec.model_copy(update={"temperatures": {"queue": temperature, "topics": 1.0}}).write(
         folder / BUNDLE_FILE
     )
     return folder
@@ -112,6 +116,64 @@ def test_a_registered_bundle_is_challenger_and_comes_back_as_it_was(
     assert registered.champion("tiny") == "1"
 
 
+def test_a_version_can_be_traced_back_by_its_tags(registered: Registry, tiny_bundle: Path) -> None:
+    spec = load_spec(tiny_bundle)
+    second, first = registered.versions("tiny")
+    assert (first.model.version, first.aliases) == ("1", ("champion",))
+    assert (second.model.version, second.aliases) == ("2", (CHALLENGER,))
+    assert (
+        dict(first.tags).items()
+        >= {
+            "nightmill.digest": spec.digest,
+            "nightmill.code": code_digest(),
+            "nightmill.run": "tiny-run",
+            "nightmill.variant": "fp32",
+            "nightmill.backbone": spec.backbone,
+            "nightmill.data": spec.data_digest,
+            "nightmill.config": spec.task.digest,
+        }.items()
+    )
+    assert first.run_id == registered.start_run("tiny", "r1", params={})
+    assert "queue macro-F1 0.500" in first.description
+    assert registered.version("tiny", "1") == first
+    assert (registered.names(), registered.resolve("tiny", "@champion")) == (("tiny",), "1")
+
+
+def test_a_version_has_a_signature_and_an_example_that_fits_it(registered: Registry) -> None:
+    mlflow.set_tracking_uri(registered._uri)
+    info = mlflow.models.get_model_info("models:/tiny/1")
+    assert info.signature.inputs.input_names() == ["subject", "body", "ticket_id"]
+    example = mlflow.pyfunc.load_model("models:/tiny/1").input_example
+    assert example.to_dict("records") == [
+        {"subject": "text of subject", "body": "text of body", "ticket_id": "1"}
+    ]
+
+
+def test_a_model_is_not_run_to_be_registered(
+    registered: Registry, tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for method in ("load_context", "predict"):
+        monkeypatch.setattr(PyfuncModel, method, lambda *_, **__: pytest.fail("it was run"))
+    other = other_bundle(tiny_bundle, tmp_path / "another", temperature=5.0)
+    run_id = registered.start_run("tiny", "r3", params={})
+    assert registered.register("tiny", other, run_id=run_id) == "3"
+    assert version_at(registered, CHALLENGER) == "3"
+
+
+def test_a_description_is_read_without_the_rest_of_a_bundle(
+    registered: Registry, tiny_bundle: Path
+) -> None:
+    spec = load_spec(tiny_bundle)
+    model = registered.ref("tiny", "1")
+    assert registered.spec(model) == spec
+    kept = registered._home.downloads / "specs" / spec.digest / BUNDLE_FILE
+    assert kept.exists()
+    assert not list(registered._home.downloads.rglob(MODEL_FILE))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlflow.artifacts.download_artifacts", lambda *_, **__: pytest.fail("no"))
+        assert registered.spec(model) == spec
+
+
 def test_the_same_bundle_again_keeps_its_version(registered: Registry, tiny_bundle: Path) -> None:
     run_id = registered.start_run("tiny", "r3", params={})
     assert registered.register("tiny", tiny_bundle, run_id=run_id) == "1"
@@ -127,10 +189,32 @@ def test_promotion_keeps_the_old_champion_as_previous(registered: Registry) -> N
     assert version_at(registered, PREVIOUS) == "1"
 
 
-def test_rollback_is_a_promotion_of_the_previous_one(registered: Registry) -> None:
+def test_failure_44_the_history_lies_in_mlflow_beside_the_models(registered: Registry) -> None:
     registered.promote("tiny", "2", approver="bob", reason="better")
-    assert registered.promote("tiny", "1", approver="bob", reason="back") == "2"
+    registered.promote("tiny", "2", approver="bob", reason="again")
+    registered.promotions.reject(registered.ref("tiny", "1"), approver="eve", reason="worse")
+    registered.promotions.roll_back(
+        "tiny", lambda version: registered.ref("tiny", version), approver="bob", reason="back"
+    )
     assert (registered.champion("tiny"), version_at(registered, PREVIOUS)) == ("1", "2")
+    told = registered.promotions.history("tiny")
+    assert [(d.action, d.version, d.before, d.approver, d.reason) for d in told] == [
+        ("promoted", "1", None, "ann", "first"),
+        ("promoted", "2", "1", "bob", "better"),
+        ("rejected", "1", "2", "eve", "worse"),
+        ("rolled back", "1", "2", "bob", "back"),
+    ]
+    assert [d.digest for d in told] == [registered.ref("tiny", d.version).digest for d in told]
+    evidence = told[-1].evidence
+    assert evidence is not None
+    assert evidence.heads["queue"].accuracy_interval == (0.2, 0.8)
+    client = MlflowClient(registered._uri)
+    experiment = client.get_experiment_by_name("nightmill-promotions")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert runs[0].data.tags["nightmill.action"] == "rolled back"
+    assert client.get_model_version("tiny", "1").tags["nightmill.reason"] == "back"
 
 
 def test_a_version_that_is_not_there_cannot_be_promoted(registered: Registry) -> None:
@@ -236,8 +320,8 @@ registry.start_run("tiny", sys.argv[2], params={"x": 1})
 """
 
 
-def test_concurrent_first_use_does_not_race(home: Home) -> None:
-    """FAILURES row 44: the database is made once, whoever comes first."""
+def test_failure_44_concurrent_first_use_does_not_race(home: Home) -> None:
+    """The database is made once, whoever comes first."""
     assert run_at_once(FIRST_USE, home, [f"r{number}" for number in range(3)]) == [""] * 3
     client = MlflowClient(home.tracking_uri)
     (experiment,) = [e for e in client.search_experiments() if e.name == "nightmill-tiny"]
@@ -298,7 +382,7 @@ def test_a_model_asks_for_every_package_that_its_code_imports() -> None:
     ours = {"pipeline", "schemas", *sys.stdlib_module_names}
     imported = set(json.loads(told.splitlines()[-1])) - ours
     by_module = packages_distributions()
-    asked = {line.partition("==")[0].lower() for line in _requirements()}
+    asked = {line.partition("==")[0].lower() for line in requirements()}
     missing = {name for name in imported if not asked & {d.lower() for d in by_module[name]}}
     assert missing == set()
     assert {"phonenumbers", "stdnum", "tokenizers"} <= imported

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -56,3 +57,29 @@ def test_rare_values_share_a_line(make_example: Callable[..., Example]) -> None:
     (language,) = facets_of(records(make_example, *rows), WITH_ID)
     assert language.order == (*names[:20], "others")
     assert language.values.count("others") == 2
+
+
+def with_days(make_example: Callable[..., Example], *days: dt.date | None) -> list[Example]:
+    rows = records(make_example, *[(f"r{n}", "en", 6) for n in range(len(days))])
+    return [replace(row, day=day) for row, day in zip(rows, days, strict=True)]
+
+
+def test_a_few_weeks_are_told_apart_by_week(make_example: Callable[..., Example]) -> None:
+    new_year = [dt.date(2026, 12, 31), dt.date(2027, 1, 3), dt.date(2027, 1, 4), None]
+    (time,) = facets_of(with_days(make_example, *new_year), WITH_ID)
+    assert (time.name, time.order) == ("time", ("2026-W53", "2027-W01", "unknown"))
+    assert time.values == ("2026-W53", "2026-W53", "2027-W01", "unknown")
+
+
+def test_of_many_months_the_latest_are_told_apart(make_example: Callable[..., Example]) -> None:
+    months = [dt.date(2025 + n // 12, n % 12 + 1, 15) for n in reversed(range(15))]
+    (time,) = facets_of(with_days(make_example, *months), WITH_ID)
+    assert time.order == (
+        "earlier", *(f"2025-{n:02}" for n in range(4, 13)), "2026-01", "2026-02", "2026-03"
+    )  # fmt: skip
+    assert time.values == (*time.order[:0:-1], "earlier", "earlier", "earlier")
+
+
+def test_one_period_or_none_is_no_facet(make_example: Callable[..., Example]) -> None:
+    assert facets_of(with_days(make_example, None, None), WITH_ID) == []
+    assert facets_of(with_days(make_example, *[dt.date(2026, 1, 1)] * 2), WITH_ID) == []

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline.engines.tokenizer import BackboneTokenizer
-from pipeline.model.facts import facts_gates, file_megabytes, measure_facts
+from pipeline.model.facts import _loading, facts_gates, file_megabytes, measure_facts
 from pipeline.model.gate_inputs import ODD_TEXTS, odd_windows, random_windows
 from schemas.bundle import MODEL_FILE, VariantFacts
 from schemas.task import CompressConfig
@@ -75,3 +75,16 @@ def test_our_own_windows_are_made_as_the_tasks_windows_are(
     assert [window.n_tokens for window in drawn] == [4, 4, 4, 7, 16, 32]
     assert drawn == random_windows(tokenizer, tiny_task, seed=1)
     assert drawn != random_windows(tokenizer, tiny_task, seed=2)
+
+
+def test_models_are_loaded_each_by_itself_and_one_that_cannot_be_stops_no_other(
+    tiny_bundle: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, sound, missing = (
+        tmp_path / "broken.onnx", tiny_bundle / MODEL_FILE, tmp_path / "missing.onnx",
+    )  # fmt: skip
+    broken.write_bytes(b"no graph")
+    found = _loading([broken, sound, missing])
+    assert found[sound]["load_ms"] > 0
+    assert found[broken] == found[missing] == {}
+    assert "loading broken.onnx, missing.onnx could not be measured" in caplog.text

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pipeline.heads import HeadSlice
+    from pipeline.model.fit import OnStep
     from pipeline.model.labelled import Example
     from pipeline.model.network import Classifier
     from schemas.task import TrainConfig
@@ -37,15 +39,16 @@ class Trainer:
         self.best: list[bool] = []
 
     def run(
-        self, config: TrainConfig, *, epochs: int, rate: float = 5e-3, resume: State | None = None
-    ) -> tuple[Classifier, Progress]:
+        self, config: TrainConfig, *, epochs: int, rate: float = 5e-3, resume: State | None = None,
+        on_step: OnStep | None = None,
+    ) -> tuple[Classifier, Progress]:  # fmt: skip
         self.states, self.best = [], []
         model = new_classifier(config, self.heads)
         chosen = choose_recipe(config, n_train=len(self.train), hidden_size=32)
         progress = fit(
             model, train=self.train, valid=self.valid, heads=self.heads, config=config,
             recipe=replace(chosen, epochs=epochs, learning_rate=rate), resume=resume,
-            on_epoch=self._keep,
+            on_epoch=self._keep, on_step=on_step,
         )  # fmt: skip
         return model, progress
 
@@ -122,6 +125,30 @@ def test_a_resumed_run_equals_the_undisturbed_one(
     config = toy_config(dropout=0.2, patience_epochs=9)
     whole, progress = trainer.run(config, epochs=3)
     resumed, again = trainer.run(config, epochs=3, resume=trainer.states[0])
+    assert numbers(again) == numbers(progress)
+    assert_same_weights(resumed, whole)
+
+
+def test_a_run_killed_at_a_random_step_ends_with_the_metric_of_the_undisturbed_one(
+    trainer: Trainer, toy_config: Callable[..., TrainConfig]
+) -> None:
+    """Its last epoch is begun again, whatever the killed one had moved by then."""
+    config = toy_config(dropout=0.2, patience_epochs=9)
+    taken = list[int]()
+    whole, progress = trainer.run(config, epochs=3, on_step=lambda p, *_: taken.append(p.step))
+    assert taken == list(range(1, len(taken) + 1))
+    fatal = random.Random(2).randrange(2, len(taken))
+
+    def die(now: Progress, *_: Any) -> None:
+        if now.step == fatal:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run(config, epochs=3, on_step=die)
+    last = trainer.states[-1] if trainer.states else None
+    torch.manual_seed(99)
+    resumed, again = trainer.run(config, epochs=3, resume=last)
+    assert again.history[-1]["valid_macro_f1"] == progress.history[-1]["valid_macro_f1"]
     assert numbers(again) == numbers(progress)
     assert_same_weights(resumed, whole)
 

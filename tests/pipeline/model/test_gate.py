@@ -14,6 +14,7 @@ from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.heads import head_slices
 from pipeline.model.export import export_onnx
 from pipeline.model.gate import (
+    AllCores,
     TorchEncoder,
     Watch,
     choose_variant,
@@ -190,6 +191,27 @@ def test_other_labels_fail_agreement(
     gates = measure(exported, tiny_model, toy_examples[:30], toy_heads)
     assert not gates["label_agreement.queue"].passed
     assert gates["label_agreement.topics"].passed
+
+
+def test_windows_dealt_out_to_cores_have_the_bytes_and_the_order_of_one(
+    exported: Path, toy_examples: list[Example], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.model.gate.usable_cpus", lambda: 3)
+    windows = [example.windows[0] for example in toy_examples[:70]]
+    encoder = OnnxEncoder(exported)
+    expected = np.concatenate([encoder.logits([window]) for window in windows])
+    for some in (windows, windows[:2]):
+        np.testing.assert_array_equal(AllCores(encoder).logits(some), expected[: len(some)])
+
+
+def test_the_reference_answers_in_the_order_it_is_asked_in(
+    tiny_model: Classifier, toy_examples: list[Example]
+) -> None:
+    windows = [window for example in toy_examples[:40] for window in example.windows]
+    assert len({window.n_tokens for window in windows}) > 2
+    encoder = TorchEncoder(tiny_model)
+    alone = np.concatenate([encoder.run(window_inputs([window])) for window in windows])
+    np.testing.assert_allclose(encoder.logits(windows), alone, atol=1e-5)
 
 
 class OneBadBatch(TorchEncoder):

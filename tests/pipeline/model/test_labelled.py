@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -177,11 +180,14 @@ def test_save_and_load_round_trip(tmp_path: Path) -> None:
         texts=("Größe", "你好 👩‍👧"),
         windows=(Window((2, 9, 3), (0, 0, 1), 0, 0), Window((2, 40000, 3), (0, 1, 1), 0, 0)),
         targets={"queue": 2, "topics": (1, 0, 1), "mood": None},
+        day=dt.date(2026, 2, 28),
     )
     bare = Example("r2", "b" * 32, "train", "", ("x",), (), {"queue": None})
     path = tmp_path / "examples.parquet"
     save_examples([example, bare], path)
     assert load_examples(path) == [example, bare]
+    pq.write_table(pq.read_table(path).drop_columns(["day"]), path)  # as older runs left it
+    assert load_examples(path) == [replace(example, day=None), bare]
 
 
 def test_messages_do_not_hold_text() -> None:

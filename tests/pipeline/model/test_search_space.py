@@ -11,9 +11,11 @@ from pipeline.model.search_space import (
     draw_trials,
     sampled,
     searched_keys,
+    setting_path,
     task_with,
     with_settings,
 )
+from schemas.distil import DistilConfig
 from schemas.errors import ConfigError
 from schemas.search import SearchConfig
 from schemas.train import TrainConfig
@@ -119,6 +121,38 @@ def test_settings_come_into_effect_and_the_rest_stays(tiny_task: TaskConfig) -> 
     assert task_with(tiny_task, {}) is tiny_task
     with pytest.raises(ConfigError, match=r"train\.search: .* cannot be tried"):
         with_settings(tiny_task.train, {"layer_decay": 2.0})
+
+
+def test_how_much_teachers_count_is_searched_where_it_is_not_said(tiny_task: TaskConfig) -> None:
+    distil = DistilConfig(teacher=("run:big",), temperature=3.0)
+    asked = dict.fromkeys(BOUNDS) | {
+        "distil_alpha": {"between": [0.4, 1.0]}, "distil_temperature": {"among": [1.0, 4.0]},
+    }  # fmt: skip
+    config = TrainConfig.model_validate({"search": asked})
+    assert config.search is not None
+    assert searched_keys(config, config.search, distil=distil) == (
+        ["distil_alpha"], ["distil_temperature"]
+    )  # fmt: skip
+    trials = draw_trials(config, config.search, RECIPE, distil=distil)
+    assert trials[0] == {"distil_alpha": 0.5}
+    assert all(0.4 <= trial["distil_alpha"] <= 1.0 for trial in trials)
+    found = task_with(tiny_task.model_copy(update={"distil": distil}), {"distil_alpha": 0.9})
+    assert found.distil is not None
+    assert (found.distil.alpha, found.distil.temperature) == (0.9, 3.0)
+    assert found.train == tiny_task.train
+    assert setting_path("distil_alpha") == "distil.alpha"
+    assert setting_path("dropout") == "train.dropout"
+    with pytest.raises(ConfigError, match=r"train\.search\.distil_alpha is about teachers, but"):
+        draw(asked)
+
+
+def test_a_share_that_leaves_teachers_nothing_to_say_is_told_before_any_trial() -> None:
+    distil = DistilConfig(teacher=("run:big",), unlabelled="more/*.jsonl")
+    asked = dict.fromkeys(BOUNDS) | {"distil_alpha": {"among": [0.0]}}
+    config = TrainConfig.model_validate({"search": asked})
+    assert config.search is not None
+    with pytest.raises(ConfigError, match="cannot be tried: alpha is 0"):
+        draw_trials(config, config.search, RECIPE, distil=distil)
 
 
 def test_a_share_of_the_records_keeps_their_order(toy_examples: list[Example]) -> None:

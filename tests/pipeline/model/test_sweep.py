@@ -14,6 +14,8 @@ from pipeline.engines.onnx_session import OnnxEncoder
 from pipeline.model import sweep as sweep_module
 from pipeline.model.bundling import Source, make_bundle
 from pipeline.model.checkpoint import save_checkpoint
+from pipeline.model.facts import file_megabytes
+from pipeline.model.gate_checks import at_most
 from pipeline.model.labelled import label_matrix
 from pipeline.model.metrics import fit_temperature
 from pipeline.model.outputs import run_encoder
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from pipeline.model.labelled import Example
     from pipeline.model.network import Classifier
     from schemas.sweep import Sweep
-    from schemas.task import TaskConfig
+    from schemas.task import TaskConfig, Variant
 
 RUINED = "layers.1.feed_forward"
 PARTS = [
@@ -132,6 +134,58 @@ def test_without_a_gain_in_speed_it_stays_failed(
     assert [found.passed for found in gates] == [False]
     assert not any(row.kept for row in sweep.rows)
     assert maker.describe("int8_static", files["int8_static"]).kept_fp32 == ()
+
+
+def size_gate(path: Path, most_mb: float, variant: Variant = "int8_static") -> GateResult:
+    return at_most(variant, "file_mb", file_megabytes(path), most_mb)
+
+
+@pytest.mark.usefixtures("_fast")
+@pytest.mark.parametrize("room", [True, False], ids=["room for FP32 parts", "no room"])
+def test_a_variant_is_saved_only_as_far_as_its_size_allows(
+    room: bool, model: Classifier, toy_examples: list[Example], toy_heads: tuple[HeadSlice, ...],
+    tmp_path: Path, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    maker = maker_of(model, toy_examples, tmp_path, keep_fp32="auto")
+    sample, files = sample_of(maker, toy_examples, toy_heads), maker.make_all()
+    made = files["int8_static"]
+    bound = sample.measure("all", 1, made).kl / 3
+    most_mb = file_megabytes(files["fp32"] if room else made)
+    measured: list[float] = []
+
+    def measure(_: Variant, path: Path) -> list[GateResult]:
+        measured.append(file_megabytes(path))
+        return [*gate(path, sample, bound), size_gate(path, most_mb)]
+
+    # FP32 is too large itself where there is no room, which says nothing of what is made of it.
+    fp32 = size_gate(files["fp32"], most_mb, "fp32")
+    done = rescue(
+        maker, files, [fp32, *measure("int8_static", made)], measure=measure,
+        take_sample=lambda: sample,
+    )  # fmt: skip
+    assert fp32.passed is room
+    assert (files["int8_static"] == made) is not room
+    kept = maker.describe("int8_static", files["int8_static"]).kept_fp32
+    if room:
+        assert kept == (RUINED,)
+        assert all(found.passed for found in done.gates)
+    else:
+        assert kept == ()
+        assert len(measured) == 2  # more parts in FP32 were not tried
+        assert measured[1] > measured[0] == most_mb
+        assert "more parts in FP32 would only cost more" in caplog.text
+
+
+def test_what_is_too_large_already_is_not_swept(
+    model: Classifier, toy_examples: list[Example], tmp_path: Path
+) -> None:
+    maker = maker_of(model, toy_examples, tmp_path, keep_fp32="auto")
+    files = maker.make_all()
+    gates = [size_gate(files["int8_static"], 0.001)]
+    done = rescue(
+        maker, files, gates, measure=lambda *_: [], take_sample=lambda: pytest.fail("swept")
+    )
+    assert (done.gates, done.sweeps) == (gates, [])
 
 
 @pytest.mark.parametrize(
