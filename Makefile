@@ -11,6 +11,8 @@ RUNTIME ?= cpu
 FUZZ_SECONDS ?= 600
 SOAK_RUNS ?= 100
 SCREENSHOTS ?= $(CURDIR)/build/screenshots
+# Folder by folder: xdist by itself begins the files of few tests last, and those are the long ones.
+BY_TWO := -n 2 --dist loadfile --no-loadscope-reorder
 
 export RAY_USAGE_STATS_ENABLED := 0
 export MLFLOW_DISABLE_TELEMETRY := true
@@ -42,10 +44,10 @@ check: setup ## The fast lane: format, lint, types, import directions, quick tes
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo 2>&1 | tail -n 12
-	$(BIN)/pytest -q -m 'not slow' -n 2 --dist loadfile
+	$(BIN)/pytest -q -m 'not slow' $(BY_TWO)
 
 test: setup ## All tests
-	$(BIN)/pytest -q -n 2 --dist loadfile -m 'not alone'
+	$(BIN)/pytest -q $(BY_TWO) -m 'not alone'
 	$(BIN)/pytest -q -m alone
 
 fuzz: setup ## Damaged files through the readers, FUZZ_SECONDS long (600)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobs import lineage_facts
 from jobs.evaluating import write_evaluation
 from jobs.evidence import EVIDENCE_FILE, MODEL_PAGE, gather_evidence
+from jobs.lineage import step
 from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
 from jobs.prune import DONE_FILE as PRUNED_FILE
 from jobs.prune import checkpoint_to_ship
 from jobs.run_tree import log_bundle, log_prune
+from jobs.step_metrics import tell_metrics
 from pipeline.bundle import load_spec
 from pipeline.engines.model_page import write_model_page
+from pipeline.engines.prometheus_steps import write_training
 from pipeline.engines.registry import Registry
 from pipeline.heads import head_slices
 from pipeline.model.bundling import Bundled, Source, make_bundle
@@ -26,6 +32,7 @@ from pipeline.model.plots import plot_run
 from pipeline.model.search_space import task_with
 from schemas.errors import ConfigError
 from schemas.evidence import Evidence
+from schemas.fingerprint import digest_of
 from schemas.load import load_task
 from schemas.manifest import write_atomically
 from schemas.prune import Pruning
@@ -88,6 +95,8 @@ def bundle(config: TaskConfig, context: Context, finetuned: Finetuned) -> Bundle
         if spec.task == config:
             log.info("run %s already has its bundle", place.name)
             return spec
+    identity = digest_of([finetuned.fingerprint, config.digest])
+    told = step("bundle", config.name, home=context.home, identity=identity).start()
     shutil.rmtree(place.bundle, ignore_errors=True)
     done.unlink(missing_ok=True)
     checkpoint = checkpoint_to_ship(config, context, finetuned)
@@ -109,6 +118,9 @@ def bundle(config: TaskConfig, context: Context, finetuned: Finetuned) -> Bundle
     _log_to_mlflow(context, place, finetuned, bundled)
     # Last, so that a run that dies while it logs is logged by the next one.
     write_atomically(done, json.dumps(summary(place.name, bundled.spec), indent=2).encode())
+    told.complete(partial(lineage_facts.bundled, place, finetuned, bundled.spec))
+    figures = partial(write_training, done=finetuned, spec=bundled.spec, at=time.time())
+    tell_metrics(config, context.home, "training", figures)
     return bundled.spec
 
 

@@ -8,12 +8,15 @@ import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow.parquet as pq
 
+from jobs import lineage_facts
 from jobs.diagnosing import diagnose_divergence, diagnose_run
+from jobs.lineage import step
 from jobs.options import Context, dry_run_option, job, overrides_argument, run_option, show_config
 from jobs.run_tree import flat, log_finetune, log_teach
 from jobs.teachers import keep_settings
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
     from jobs.teaching import Teaching
     from pipeline.survey import Survey
+    from schemas.manifest import InputFile
     from schemas.searched import Settings
 
 log = logging.getLogger(__name__)
@@ -121,6 +125,11 @@ class _Sources:
         return with_teaching(files, self.teaching)
 
     @property
+    def files(self) -> tuple[InputFile, ...]:
+        """All files of all roles."""
+        return tuple(file for found in self.by_role.values() if found for file in found.inputs)
+
+    @property
     def by_role(self) -> dict[str, Survey | None]:
         """Files by what they are for."""
         return {"training": self.labelled, "test": self.test, "domain": self.domain}
@@ -139,6 +148,7 @@ def _finetune(
     place = TrainingRun(context.home, config.name, run or fingerprint[:12])
     if (done := _already_done(place, fingerprint)) is not None:
         return done
+    told = step("finetune", config.name, home=context.home, identity=fingerprint).start()
     data, tokenizer = _read(config, place, sources)
     registry = Registry(context.home)
     run_id = _open_run(config, place, data, registry, reason=reason)
@@ -174,6 +184,7 @@ def _finetune(
         log_teach(context.home, learnt_as, done, teaching)
     # Last, so that a run that dies while it logs is logged by the next one.
     done.write(place.folder / "finetune.json")
+    told.complete(partial(lineage_facts.finetuned, config, context.home, sources.files, done))
     return done
 
 

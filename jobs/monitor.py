@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +21,8 @@ from jobs.night_summary import (
 from jobs.options import Context, dates_options, job, overrides_argument
 from jobs.quality_check import quality_findings
 from jobs.retrain_ledger import Claim, claim_retraining
+from jobs.step_metrics import tell_metrics
+from pipeline.engines.prometheus_steps import write_verdict
 from schemas.errors import NightmillError
 from schemas.load import load_task
 from schemas.monitor import LEVELS, Finding, MonitorVerdict
@@ -99,6 +102,7 @@ def look_at(task: TaskConfig, home: Home, day: dt.date) -> MonitorVerdict:
     )
     verdict.write(verdict_file(home, task.name, day))
     _tell(verdict)
+    tell_metrics(task, home, "monitor", partial(write_verdict, verdict=verdict))
     return verdict
 
 

@@ -14,7 +14,8 @@ import click
 import yaml
 
 from jobs.lease import lease_watched
-from jobs.logs import configure_logging
+from jobs.lineage import lineage_told
+from jobs.logs import bound, configure_logging
 from schemas.errors import BUG_EXIT_CODE, NightmillError
 from schemas.home import Home
 from schemas.manifest import write_atomically
@@ -59,7 +60,8 @@ def job(name: str, *, epilog: str) -> Callable[[Callable[..., dict[str, Any]]], 
         @functools.wraps(function)
         def command(*, home: Path | None, result: Path | None, **arguments: Any) -> None:
             configure_logging(name)
-            sys.exit(run_job(function, Context(Home.find(home), result), **arguments))
+            with bound(**_named(arguments)):
+                sys.exit(run_job(function, Context(Home.find(home), result), **arguments))
 
         return command
 
@@ -69,7 +71,7 @@ def job(name: str, *, epilog: str) -> Callable[[Callable[..., dict[str, Any]]], 
 def run_job(function: Callable[..., dict[str, Any]], context: Context, **arguments: Any) -> int:
     """Runs a job and answers its exit code; the result file exists only after success."""
     try:
-        with lease_watched():
+        with lease_watched(), lineage_told():
             result = function(context, **arguments)
             if context.result is not None:
                 write_atomically(context.result, json.dumps(result, indent=2).encode())
@@ -80,6 +82,12 @@ def run_job(function: Callable[..., dict[str, Any]], context: Context, **argumen
         log.exception("this is a bug in Nightmill")
         return BUG_EXIT_CODE
     return 0
+
+
+def _named(arguments: dict[str, Any]) -> dict[str, Any]:
+    """What log lines say of a job's command line; of a range of dates each date says itself."""
+    names = ["task", "run", *([] if arguments.get("through") else ["date"])]
+    return {name: arguments.get(name) for name in names}
 
 
 def overrides_argument(function: Callable[P, Any]) -> Callable[P, Any]:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobs.logs import bound
 from jobs.ray_training import (
     errors_left_in,
     is_first_rank,
@@ -57,7 +58,7 @@ def _worker(work: dict[str, Any]) -> None:
     prepare_worker("pretrain", threads=work["threads"])
     config = TaskConfig.model_validate(work["task"])
     place = PretrainingRun(Home(Path(work["home"])), config.name, work["run"])
-    with errors_left_in(place.folder):
+    with bound(task=config.name, run=work["run"]), errors_left_in(place.folder):
         _pretrain(config, place)
 
 

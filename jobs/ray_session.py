@@ -73,12 +73,22 @@ def ray_session(*, cpus: int, address: str | None = None) -> Iterator[None]:
 
 
 def _start(cpus: int) -> None:
-    ray.init(
-        # Without "local" Ray joins whatever cluster it finds in its temporary folder.
-        address=LOCAL,
-        num_cpus=cpus + SPARE_CPUS,
-        include_dashboard=False,
-        object_store_memory=256 << 20,
-        log_to_driver=False,
-        logging_level="ERROR",
-    )
+    try:
+        ray.init(
+            # Without "local" Ray joins whatever cluster it finds in its temporary folder.
+            address=LOCAL,
+            num_cpus=cpus + SPARE_CPUS,
+            include_dashboard=False,
+            object_store_memory=256 << 20,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+    except Exception as error:
+        # Ray has 30 s to start, which a busy machine may exceed; it says so with no class of its
+        # own.
+        if type(error) is not Exception:
+            raise
+        ray.shutdown()
+        raise TransientError(
+            f"Ray did not start on this machine, which may be too busy: {error}"
+        ) from error

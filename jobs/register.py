@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobs import lineage_facts
+from jobs.lineage import step
 from jobs.options import Context, job, overrides_argument, run_option
 from jobs.run_tree import log_register, run_page
 from pipeline.bundle import load_spec
@@ -53,11 +56,13 @@ def register(config: TaskConfig, context: Context, finetuned: Finetuned) -> Regi
     """
     place = TrainingRun(context.home, config.name, finetuned.run)
     spec = load_spec(place.bundle)
+    told = step("register", config.name, home=context.home, identity=spec.digest).start()
     registry = Registry(context.home)
     version = registry.register(config.name, place.bundle, run_id=finetuned.mlflow_run_id)
     registry.finish_run(finetuned.mlflow_run_id)
     registered = Registered(name=config.name, version=version, digest=spec.digest)
     log_register(context.home, finetuned.mlflow_run_id, registered)
     registered.write(place.folder / "registered.json")
+    told.complete(partial(lineage_facts.registered, place, finetuned, registered))
     log.info("registered models:/%s/%s as %s", config.name, version, CHALLENGER)
     return registered

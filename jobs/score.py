@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobs import lineage_facts
 from jobs.failures import Failures
 from jobs.inference import Scorer, ShardWork, infer, tell_guesses
+from jobs.lineage import step
+from jobs.logs import bound
 from jobs.options import (
     Context,
     dates_options,
@@ -123,7 +126,7 @@ def score_dates(
                     cleaner_version=spec.cleaner_version, spool=partition.spool,
                     cascade=scorer.cascade,
                 )  # fmt: skip
-                runs.append(_Run(plan, partition, replays=replays))
+                runs.append(_Run(plan, partition, home=home, replays=replays))
         clock.lap("survey")
         works = [run.work for run in runs]
         divide(clock.seconds, [work.spent for work in works])
@@ -134,8 +137,10 @@ def score_dates(
         if saving.cache is not None:
             trim(saving.cache, max_bytes=config.score.cache.max_bytes)
         for run in (run for run in runs if not run.work.given_up):
-            with failures.kept():
-                done[run.plan.date.isoformat()] = run.publish()
+            with failures.kept(), bound(date=run.plan.date, run=run.plan.run):
+                with run.step.watched():
+                    done[run.plan.date.isoformat()] = run.publish()
+                run.tell(home)
                 run.mirror(home)
         tell()
     failures.raise_outcome()
@@ -167,13 +172,19 @@ def _seconds(moment: str) -> float:
 class _Run:
     """One partition's way from plan to publication."""
 
-    def __init__(self, plan: Plan, partition: Partition, *, replays: bool) -> None:
+    def __init__(self, plan: Plan, partition: Partition, *, home: Home, replays: bool) -> None:
         self.plan, self.partition = plan, partition
         self.reusable = partition.reusable(plan.run, replays=replays)
         self.work = ShardWork(
             plan.run, plan.date, partition.staging(plan.run),
             () if self.reusable else plan.survey.shards, plan.task.score.price_per_hour,
         )  # fmt: skip
+        self.step = step(
+            "score", plan.task.name, home=home, date=plan.date.isoformat(),
+            identity=self.reusable.run if self.reusable else plan.run,
+        )  # fmt: skip
+        if self.reusable is None:
+            self.step.start()
         self._published: PartitionManifest | None = None
         self._keep_runs = plan.task.score.keep_runs
         tell_guesses(plan.survey.inputs, what=self.label)
@@ -199,6 +210,10 @@ class _Run:
         """Publishes what is complete; answers the partition's line of the job's result."""
         self._published = self._publish()
         return self._summary(self._published)
+
+    def tell(self, home: Home) -> None:
+        """The lineage event of what is published; of a finished night the same one again."""
+        self.step.complete(partial(lineage_facts.scored, self.plan.task, home, self.partition))
 
     def mirror(self, home: Home) -> None:
         """Copies what is published to the task's sinks, if only what an earlier run left to do."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from jobs.careful import score_carefully
+from jobs.logs import bound, configure_worker_logging
 from jobs.memory_limit import end_process, memory_limit, resident_mib
 from jobs.spent import shard_figures
 from jobs.watchdog import watched
@@ -85,6 +86,7 @@ class ShardWorker:
         saving: Saving = NO_SAVING,
         plans: Path | None = None,
     ) -> None:
+        configure_worker_logging("score")
         self._build = partial(scoring_flow, bundle, task, threads=1, plans=plans, saving=saving)
         self._flow = self._build()
         self._task = task
@@ -98,7 +100,8 @@ class ShardWorker:
         answer = {"run": work.run, "index": work.shard.index, "manifest": "", "error": ""}
         clock, self._remembered = StepClock(), 0
         try:
-            answer["manifest"] = self.score(work, clock).model_dump_json()
+            with bound(task=self._task.name, date=work.date, run=work.run, shard=work.shard.index):
+                answer["manifest"] = self.score(work, clock).model_dump_json()
         except Exception as error:  # noqa: BLE001 - one shard's failure must not end the others
             answer["error"] = f"{type(error).__name__}: {error}"
         return answer | shard_figures(clock, texts_remembered=self._remembered)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobs.logs import bound
 from jobs.pace import Pace, describe_step
 from jobs.progress import duration
 from jobs.ray_training import (
@@ -78,7 +79,7 @@ def describe_epoch(epoch: Mapping[str, Any]) -> str:
 def _worker(work: dict[str, Any]) -> None:
     prepare_worker("finetune", threads=work["threads"])
     config, folder = TaskConfig.model_validate(work["task"]), Path(work["folder"])
-    with errors_left_in(folder):
+    with bound(task=config.name, run=folder.name), errors_left_in(folder):
         parts = prepare(config, folder)
         fit_and_save(
             partial(learn, parts, config, folder, pad_id=work["pad_id"]), parts.model, parts.recipe,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobs import lineage_facts
+from jobs.lineage import step, this_try
+from jobs.logs import bound
 from jobs.options import Context, dates_options, job, overrides_argument
 from pipeline.bundle import text_flow
 from pipeline.drift import PROFILE_FILE, drift_bounds, read_history
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pipeline.engines.tokenizer import BackboneTokenizer
+    from schemas.manifest import InputFile
     from schemas.task import TaskConfig
 
 log = logging.getLogger(__name__)
@@ -47,6 +52,8 @@ class Verdict:
 
     found: Inspection
     folder: Path
+    inputs: tuple[InputFile, ...]
+    checked: tuple[CheckedExpectation, ...]
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -89,7 +96,7 @@ def command(
     broken: list[str] = []
     for day in date_range(first, last):
         try:
-            verdict = check_date(config, context, day, tokenizer)
+            verdict = _check_and_tell(config, context, day, tokenizer)
         except DataContractError as error:
             broken.append(f"{day}: {error}")
             continue
@@ -101,6 +108,25 @@ def command(
     return {"dates": summaries}
 
 
+def _check_and_tell(
+    task: TaskConfig, context: Context, day: Date, tokenizer: BackboneTokenizer | None
+) -> Verdict:
+    """As `check_date`, with lineage events; each check is a run of its own."""
+    name, home = f"{day}/{this_try()}", context.home
+    told = step("validate", task.name, home=home, identity=name, date=f"{day}").start()
+    with told.watched(), bound(date=day):
+        verdict = check_date(task, context, day, tokenizer)
+    facts = partial(
+        lineage_facts.validated, task, home, verdict.inputs, verdict.checked,
+        pages=str(verdict.folder),
+    )  # fmt: skip
+    if verdict.problems:
+        told.fail("; ".join(verdict.problems), facts)
+    else:
+        told.complete(facts)
+    return verdict
+
+
 def check_date(
     task: TaskConfig, context: Context, day: Date, tokenizer: BackboneTokenizer | None
 ) -> Verdict:
@@ -109,12 +135,14 @@ def check_date(
     Raises:
         DataContractError: there is no input, or a file of it cannot be read at all.
     """
-    found = _inspect(task, context, day, tokenizer)
+    inputs, found = _inspect(task, context, day, tokenizer)
     folder = context.home.quality(task.name) / f"date={day}"
     checked = _write_pages(found, folder)
     verdict = Verdict(
         found,
         folder,
+        inputs,
+        checked,
         problems(checked, found.profile, found.validator),
         warnings(checked, found.validator),
     )
@@ -130,7 +158,7 @@ def check_date(
 
 def _inspect(
     task: TaskConfig, context: Context, day: Date, tokenizer: BackboneTokenizer | None
-) -> Inspection:
+) -> tuple[tuple[InputFile, ...], Inspection]:
     paths = find_inputs(task.data.incoming, context.home, date=day)
     with temporary_spool(context.home, task.name) as spool:
         surveyed = survey(
@@ -144,7 +172,8 @@ def _inspect(
         for guess in surveyed.guesses:
             log.warning("%s %s: %s", task.name, day, guess)
         flow = text_flow(task, tokenizer)
-        return inspect_partition(task, day, surveyed.shards, flow, vocabulary=tokenizer)
+        found = inspect_partition(task, day, surveyed.shards, flow, vocabulary=tokenizer)
+        return surveyed.inputs, found
 
 
 def _write_pages(found: Inspection, folder: Path) -> tuple[CheckedExpectation, ...]:

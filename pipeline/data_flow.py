@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Mapping
 
 EventKind = Literal["START", "COMPLETE", "FAIL"]
 FILES = "file"
@@ -61,11 +64,15 @@ class DataSet:
 
 @dataclass(frozen=True, slots=True)
 class DataFlow:
-    """What went into a step and what came out of it; `tags` are further facts of the run."""
+    """What went into a step and what came out of it; `tags` are further facts of the run.
+
+    `at` is when that was, None for now.
+    """
 
     inputs: tuple[DataSet, ...] = ()
     outputs: tuple[DataSet, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    at: dt.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from dags.retraining.markdown import escaped, number, signed, table, with_interval
@@ -32,7 +33,7 @@ def evidence(
         _section("Gates", _gates(found)),
         _section("Notes", _notes(found)),
         _section("Where to look", _places(found, registered)),
-        "*Approve* makes it the champion that scores from the next run on. *Reject* leaves the "
+        "**Approve** makes it the champion that scores from the next run on. **Reject** leaves the "
         "champion as it is and keeps this version as challenger, with your reason. No answer "
         f"within {params['approval_hours']} h is a rejection by nobody.",
     )
@@ -162,21 +163,23 @@ def _names(names: Sequence[str], count: int) -> str:
 
 
 def _gates(found: Evidence) -> str:
-    rows = [
-        (
-            gate.variant,
-            gate.gate,
-            number(gate.value),
-            f"{gate.rule} {number(gate.threshold)}",
-            "passed" if gate.passed else "**FAILED**",
-        )
-        for gate in found.gates
-    ]
-    header = ("variant", "gate", "value", "asked", "outcome")
-    if not rows:
+    """What failed, as a table; what passed, as a count: a page of it would hide the buttons."""
+    if not found.gates:
         return "none were measured"
-    choice = f"\n\nShips: {escaped(found.choice)}" if found.choice else ""
-    return table(header, rows) + _left_out(found, "gates") + choice
+    failed = [
+        (gate.variant, gate.gate, number(gate.value), f"{gate.rule} {number(gate.threshold)}")
+        for gate in found.gates
+        if not gate.passed
+    ]
+    passed = Counter(gate.variant for gate in found.gates if gate.passed)
+    told = ", ".join(f"{count} of `{variant}`" for variant, count in passed.items())
+    parts = [
+        table(("variant", "failed gate", "value", "asked"), failed) if failed else "",
+        f"Passed: {told}; all values are in the log of `bundle`." if told else "",
+        f"Ships: {escaped(found.choice)}" if found.choice else "",
+    ]
+    left_out = _left_out(found, "gates").strip()
+    return "\n\n".join(part for part in (*parts, left_out) if part)
 
 
 def _notes(found: Evidence) -> str:

