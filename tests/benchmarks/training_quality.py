@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import os
 import platform
+import statistics
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -168,17 +170,32 @@ def page(line: str) -> str:
     """The section with one line added, or replaced where set, settings and seed are the same."""
     kept = {_key(row): row for row in rows_in(SECTION)}
     kept[_key(line)] = line
-    body = "\n".join(kept[key] for key in sorted(kept))
+    rows = [kept[key] for key in sorted(kept)]
+    body = "\n".join(rows)
     return f"""The demo's 6-layer, 384-wide encoder by the default recipe but for the settings named
 (`movie_reviews_long` has fewer epochs and three frozen layers to fit the time); test files are read once, by the
 bundle that is shipped. TF-IDF is that of words and characters with a linear model, its strength chosen on validation.
-Minutes are those of a machine with other work on it.
+Minutes are those of a machine with other work on it. Of several seeds: {several_seeds(rows)}.
 
 {HEADER}
 {body}
 
 Command: `python tests/benchmarks/training_quality.py --set NAME --seed N [--setting train.KEY=VALUE]` for each line. Machine: {cpu_name()},
 {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}."""
+
+
+def several_seeds(rows: list[str]) -> str:
+    """Mean and standard deviation of the accuracy, where set and settings have three seeds."""
+    by_trial = defaultdict[tuple[str, ...], list[float]](list)
+    for row in rows:
+        name, settings, _, _, accuracy = (cell.strip() for cell in row.split("|")[1:6])
+        by_trial[name, settings].append(float(accuracy.split()[0]))
+    told = [
+        f"{name} ({settings}) {statistics.mean(values):.4f} ± {statistics.stdev(values):.4f}"
+        for (name, settings), values in by_trial.items()
+        if len(values) >= 3
+    ]
+    return ", ".join(told) or "none were run"
 
 
 def _key(row: str) -> tuple[str, ...]:
