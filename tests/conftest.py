@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from typing import TYPE_CHECKING
+import sqlite3
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -37,6 +40,34 @@ WORDS = (
 )
 PIECES = "abcdefghijklmnopqrstuvwxyz0123456789"
 MARKS = (*".,;:!?'\"()[]<>#@&/-_äöüéñçß你好世界カ", "👨", "👩", "👧", "\u200d", "\u0301", "🇩", "🇪")
+
+
+@pytest.fixture(autouse=True)
+def _tables_of_mlflow(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow makes its tables by a long row of migrations; in each process they run once.
+
+    The next new databases of SQLite get a copy of what came of it. Processes that a test starts
+    make theirs in full.
+    """
+    if (tables := sys.modules.get("mlflow.store.db.utils")) is None:
+        return
+    migrate, made = tables._upgrade_db, tmp_path_factory.getbasetemp() / "mlflow-tables.db"
+
+    def migrate_once(engine: Any) -> None:
+        is_there = tables.sqlalchemy.inspect(engine).has_table("alembic_version")
+        if engine.dialect.name != "sqlite" or is_there:
+            migrate(engine)
+            return
+        if not (is_kept := made.exists()):
+            migrate(engine)
+        with closing(engine.raw_connection()) as pooled, closing(sqlite3.connect(made)) as kept:
+            new = pooled.driver_connection
+            source, target = (kept, new) if is_kept else (new, kept)
+            source.backup(target)
+
+    monkeypatch.setattr(tables, "_upgrade_db", migrate_once)
 
 
 @pytest.fixture(scope="session")

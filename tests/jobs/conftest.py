@@ -58,7 +58,7 @@ def train_home(home: Home, tiny_task: Any) -> Home:
     return home
 
 
-@pytest.fixture(name="write_night")
+@pytest.fixture(scope="session", name="write_night")
 def write_night_fixture() -> Callable[..., list[dict[str, Any]]]:
     """Writes a night of input; see `write_night`."""
     return write_night
@@ -95,6 +95,23 @@ def nightmill() -> Callable[..., Result]:
         return CliRunner().invoke(app, [*arguments, "--home", str(home.root)])
 
     return run
+
+
+@pytest.fixture
+def lineage_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], list[dict[str, Any]]]:
+    """Lets jobs append their lineage events to a file; reads it."""
+    path = tmp_path / "events.jsonl"
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "file")
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__LOG_FILE_PATH", str(path))
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__APPEND", "true")
+
+    def read() -> list[dict[str, Any]]:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    return read
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import threading
 from functools import partial
 from uuid import UUID
@@ -32,18 +31,8 @@ def _no_variables(monkeypatch):
 
 
 @pytest.fixture
-def events(tmp_path, monkeypatch):
-    """Lets jobs append their events to a file; reads it."""
-    path = tmp_path / "events.jsonl"
-    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "file")
-    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__LOG_FILE_PATH", str(path))
-    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__APPEND", "true")
-
-    def read():
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [json.loads(line) for line in lines]
-
-    return read
+def events(lineage_events):
+    return lineage_events
 
 
 class FakeClient:

@@ -15,14 +15,17 @@ import duckdb
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from pipeline.outcome_report import read_scores
 from pipeline.publish import Partition
-from pipeline.quarantined import quarantined_rows
 from schemas.fingerprint import digest_of_file
 from schemas.home import Home
 
 pytestmark = pytest.mark.slow
+
+LARGE, SMALL, TINY = "2026-11-20", "2026-11-22", "2026-11-23"  # nothing came on the 21st
+FOUR_A_SHARD = "score.rows_per_shard=4"
 
 
 def score(home, day, *overrides, through=None):
@@ -57,12 +60,20 @@ def scores_of(home, day):
     return read_scores(home, manifest)
 
 
-def another_home(tmp_path, tiny_home):
-    """A second home with the same task file."""
-    other = Home(tmp_path / "other")
-    other.tasks.mkdir(parents=True)
-    (other.tasks / "tiny.yaml").write_text((tiny_home.tasks / "tiny.yaml").read_text())
-    return other
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory, tiny_task, tiny_bundle, write_night):
+    """What one run over nights of 120, 30 and 12 rows and a day without any said and left behind.
+
+    To be read only: one start of Ray serves all that ask about a run which was left in peace.
+    """
+    home = Home(tmp_path_factory.mktemp("nights") / "home")
+    raw = tiny_task.model_dump(mode="json")
+    raw["score"] |= {"model": f"path:{tiny_bundle}", "workers": 2}
+    home.tasks.mkdir(parents=True)
+    (home.tasks / "tiny.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
+    for day, rows in ((LARGE, 120), (SMALL, 30), (TINY, 12)):
+        write_night(home, day, rows=rows)
+    return SimpleNamespace(home=home, done=score(home, LARGE, FOUR_A_SHARD, through=TINY))
 
 
 def test_a_night_from_input_to_readers(tiny_home, tiny_bundle, write_night):
@@ -123,43 +134,23 @@ def test_a_night_from_input_to_readers(tiny_home, tiny_bundle, write_night):
     assert not list(tiny_home.staging("tiny").glob("date=*/**/*"))
 
 
-def test_failure_10_25_47_shard_size_does_not_change_a_score(tiny_home, tmp_path, write_night):
+def test_failure_10_25_47_shard_size_does_not_change_a_score(tiny_home, nights, write_night):
     """Neither neighbours nor places change a row's answer."""
-    day = "2026-11-20"
-    write_night(tiny_home, day, rows=30)
-    other = another_home(tmp_path, tiny_home)
-    write_night(other, day, rows=30)
-    assert score(tiny_home, day, "score.rows_per_shard=3").code == 0
-    assert score(other, day, "score.rows_per_shard=100", "score.workers=1").code == 0
+    write_night(tiny_home, SMALL, rows=30)
+    assert score(tiny_home, SMALL, "score.rows_per_shard=100", "score.workers=1").code == 0
     columns = ["record_id", "queue", "queue_scores", "topics", "topics_scores", "text_hash"]
-    mine, theirs = (scores_of(home, day).select(columns).to_pylist() for home in (tiny_home, other))
-    assert mine == theirs
-    assert len(mine) == 27
+    one, many = (
+        scores_of(home, SMALL).select(columns).to_pylist() for home in (tiny_home, nights.home)
+    )
+    assert one == many
+    assert len(one) == 27
 
 
-def test_one_broken_date_leaves_the_others_published(tiny_home, write_night):
-    write_night(tiny_home, "2026-11-20", rows=20)
-    write_night(tiny_home, "2026-11-22", rows=20)  # nothing came on the 21st
-    done = score(tiny_home, "2026-11-20", through="2026-11-22")
-    assert done.code == 3
-    assert "2026-11-21" in done.log
-    for day in ("2026-11-20", "2026-11-22"):
-        assert len(scores_of(tiny_home, day)) == 17
-
-
-def test_too_many_rejects_publish_nothing(tiny_home, write_night):
-    day = "2026-11-20"
-    write_night(tiny_home, day, rows=20)
-    stop = "contract.stop_on=[invalid_json]"
-    done = score(tiny_home, day, "contract.max_reject_fraction=0.1", stop)
-    assert done.code == 3
-    assert "3 of 20 rows rejected (15.0%, allowed 10.0%): " in done.log
-    assert f"1 missing_text (such as {day}-empty)" in done.log
-    assert f"rows rejected as invalid_json: 1 (such as incoming/tiny/date={day}/r" in done.log
-    assert f"`nightmill quarantine show tiny --date {day} --staged` shows the rows" in done.log
-    partition = Partition(tiny_home, "tiny", Date.fromisoformat(day))
-    assert partition.current() is None
-    assert len(list(quarantined_rows(partition.staged().rejected()))) == 3
+def test_one_broken_date_leaves_the_others_published(nights):
+    assert nights.done.code == 3
+    assert "2026-11-21" in nights.done.log
+    for day, rows in ((LARGE, 117), (SMALL, 27), (TINY, 9)):
+        assert len(scores_of(nights.home, day)) == rows
 
 
 @pytest.mark.parametrize("job", ["score", "replay"])
@@ -181,28 +172,13 @@ def test_a_driver_that_is_kept_off_leaves_the_holder_its_copies(
 
 @pytest.mark.parametrize("shards_before_the_kill", [1, 12])
 def test_failure_06_07_08_a_killed_run_is_finished_byte_for_byte(
-    tiny_home, tmp_path, shards_before_the_kill, write_night
+    tiny_home, nights, shards_before_the_kill, write_night
 ):
     """kill -9 in the middle, run again, compare with a run left in peace."""
-    day, small = "2026-11-20", "score.rows_per_shard=4"
-    other = another_home(tmp_path, tiny_home)
-    for home in (tiny_home, other):
-        write_night(home, day, rows=120)
-    assert score(other, day, small).code == 0
-
+    write_night(tiny_home, LARGE, rows=120)
+    arguments = ["score", "tiny", "--date", LARGE, FOUR_A_SHARD, "--home", str(tiny_home.root)]
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "jobs",
-            "score",
-            "tiny",
-            "--date",
-            day,
-            small,
-            "--home",
-            str(tiny_home.root),
-        ],
+        [sys.executable, "-m", "jobs", *arguments],
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
@@ -212,27 +188,27 @@ def test_failure_06_07_08_a_killed_run_is_finished_byte_for_byte(
         assert time.monotonic() < deadline
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    assert Partition(tiny_home, "tiny", Date.fromisoformat(day)).current() is None
+    assert Partition(tiny_home, "tiny", Date.fromisoformat(LARGE)).current() is None
 
-    resumed = score(tiny_home, day, small)
+    resumed = score(tiny_home, LARGE, FOUR_A_SHARD)
     assert resumed.code == 0, resumed.log
     assert "resuming:" in resumed.log
-    assert files_of(tiny_home, day) == files_of(other, day)
+    assert files_of(tiny_home, LARGE) == files_of(nights.home, LARGE)
     publication = json.loads(
-        (tiny_home.scores("tiny") / f"date={day}" / "publications.jsonl").read_text()
+        (tiny_home.scores("tiny") / f"date={LARGE}" / "publications.jsonl").read_text()
     )
     assert publication["shards_scored"] <= 30 - shards_before_the_kill
 
 
-def test_parquet_files_have_the_declared_schema(tiny_home, tiny_task, write_night):
+def test_parquet_files_have_the_declared_schema(nights, tiny_task):
     from schemas.records import quarantine_schema, scores_schema
 
-    day = "2026-11-20"
-    write_night(tiny_home, day, rows=12)
-    assert score(tiny_home, day).code == 0
-    manifest = Partition(tiny_home, "tiny", Date.fromisoformat(day)).current()
-    scores = tiny_home.scores("tiny") / f"date={day}" / f"run={manifest.run}"
-    quarantine = tiny_home.quarantine("tiny") / f"date={day}" / f"run={manifest.run}"
+    manifest = Partition(nights.home, "tiny", Date.fromisoformat(TINY)).current()
+    scores, quarantine = (
+        folder / f"date={TINY}" / f"run={manifest.run}"
+        for folder in (nights.home.scores("tiny"), nights.home.quarantine("tiny"))
+    )
+    assert len(manifest.scores) > 1
     for part in manifest.scores:
         assert pq.ParquetFile(scores / part.name).schema_arrow.equals(
             scores_schema(tiny_task.heads)

@@ -61,7 +61,7 @@ def write_labelled(home: Home, *, rows: int = 240, **changes: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_first_version_is_champion_the_next_is_challenger_the_same_is_not_trained_again(
-    train_home: Home, nightmill: Run, tmp_path: Path, steps_of: Any
+    train_home: Home, nightmill: Run, tmp_path: Path, steps_of: Any, lineage_events: Any
 ) -> None:
     write_labelled(train_home)
     result = tmp_path / "result.json"
@@ -77,6 +77,7 @@ def test_first_version_is_champion_the_next_is_challenger_the_same_is_not_traine
     assert all(gate["passed"] for gate in told["gates"])
     check_what_was_logged(train_home, told["run"])
     check_the_tree(train_home, told, steps_of)
+    check_the_lineage(train_home, told, lineage_events())
     assert r"gates, as measured on this host:\nvariant  gate " in first.stderr
 
     result.unlink()
@@ -178,6 +179,23 @@ def check_the_tree(home: Home, told: dict[str, Any], steps_of: Any) -> None:
     assert steps["bundle"].data.params["compress.prefer"] == "['fp32']"
     assert not any(name.startswith("train.") for name in steps["bundle"].data.params)
     assert steps["register"].data.tags["version"] == told["version"]
+
+
+def check_the_lineage(home: Home, told: dict[str, Any], events: list[dict[str, Any]]) -> None:
+    """From labelled files to a version, each step begins with what the one before has made."""
+    names = [(event["job"]["name"], event["eventType"]) for event in events]
+    steps = [f"tiny.{step}" for step in ("finetune", "bundle", "register")]
+    assert names == [(step, kind) for step in steps for kind in ("START", "COMPLETE")]
+    learnt, made, registered = events[1::2]
+    (labelled,) = learnt["inputs"]
+    assert labelled["name"] == str(home.root / "labelled/tiny")
+    assert labelled["inputFacets"]["inputStatistics"]["rowCount"] == 240
+    for before, after in ((learnt, made), (made, registered)):
+        output = (before["outputs"][0]["namespace"], before["outputs"][0]["name"])
+        assert output in [(each["namespace"], each["name"]) for each in after["inputs"]]
+    (version,) = registered["outputs"]
+    assert (version["namespace"], version["name"]) == ("mlflow", "tiny/1")
+    assert version["facets"]["version"]["datasetVersion"] == told["digest"]
 
 
 def check_the_evidence(home: Home, run: str, nightmill: Run, result: Path) -> None:

@@ -1,4 +1,4 @@
-"""Nights with kept answers, with two models, and with copies elsewhere: jobs from end to end."""
+"""Nights with kept answers, two models, copies elsewhere, or too many rejects: jobs as a whole."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pipeline.bundle import scoring_flow
 from pipeline.model.labelled import Example, save_examples
 from pipeline.outcome_report import read_scores
 from pipeline.publish import Partition
+from pipeline.quarantined import quarantined_rows
 from pipeline.rows import RawRow
 from schemas.bundle import BUNDLE_FILE, BundleSpec
 from schemas.fingerprint import digest_of_file
@@ -141,6 +142,19 @@ def test_a_replay_goes_to_the_sinks_too(run, tiny_home, write_night):
     copy = Home(tiny_home.root / "copies")
     assert partition(copy).published() == partition(tiny_home).published()
     assert partition(copy).published().replays
+
+
+def test_too_many_rejects_publish_nothing(run, tiny_home, write_night):
+    write_night(tiny_home, DAY, rows=20)
+    stop = "contract.stop_on=[invalid_json]"
+    done = run("score", "--date", DAY, "contract.max_reject_fraction=0.1", stop)
+    assert done.code == 3
+    assert "3 of 20 rows rejected (15.0%, allowed 10.0%): " in done.log
+    assert f"1 missing_text (such as {DAY}-empty)" in done.log
+    assert f"rows rejected as invalid_json: 1 (such as incoming/tiny/date={DAY}/r" in done.log
+    assert f"`nightmill quarantine show tiny --date {DAY} --staged` shows the rows" in done.log
+    assert partition(tiny_home).current() is None
+    assert len(list(quarantined_rows(partition(tiny_home).staged().rejected()))) == 3
 
 
 @pytest.fixture
