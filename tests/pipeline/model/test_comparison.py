@@ -102,7 +102,7 @@ def test_the_champion_reads_texts_through_its_own_windows(
     logits = OnnxEncoder.logits
 
     def note(self: OnnxEncoder, windows: Any) -> Any:
-        seen.append(max(window.n_tokens for window in windows))
+        seen.extend(window.n_tokens for window in windows)
         return logits(self, windows)
 
     monkeypatch.setattr(OnnxEncoder, "logits", note)
@@ -113,7 +113,7 @@ def test_the_champion_reads_texts_through_its_own_windows(
     )
     found = compare_with_champion(bundled, folder, version="4")
     assert found.heads["queue"].rows == 40
-    assert len(seen) == 40
+    assert len(seen) > 40  # a text of more than 8 tokens has several
     assert max(seen) == 8
     assert max(window.n_tokens for one in bundled.test for window in one.windows) > 8
 
