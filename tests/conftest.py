@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import sqlite3
@@ -32,6 +33,7 @@ settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("new", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
+OURS = ("schemas", "pipeline", "jobs", "dags")
 CONTROL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = (
     "the a my i it is was not and to in of for on invoice payment refund card charge app error "
@@ -40,6 +42,17 @@ WORDS = (
 )
 PIECES = "abcdefghijklmnopqrstuvwxyz0123456789"
 MARKS = (*".,;:!?'\"()[]<>#@&/-_äöüéñçß你好世界カ", "👨", "👩", "👧", "\u200d", "\u0301", "🇩", "🇪")
+
+
+@pytest.fixture(autouse=True)
+def _log_levels() -> None:
+    """Airflow, in the process of an earlier test, sets up all logging its own way and for good."""
+    logging.disable(logging.NOTSET)
+    logging.getLogger().setLevel(logging.WARNING)
+    for name, logger in logging.root.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger) and name.partition(".")[0] in OURS:
+            logger.disabled, logger.propagate = False, True
+            logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True)

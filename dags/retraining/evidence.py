@@ -69,14 +69,14 @@ def _section(title: str, body: str) -> str:
 
 
 def _heads(found: Evidence) -> str:
-    rows = [_head(head) for head in found.heads]
+    rows = [_head(head, alone=found.champion_version is None) for head in found.heads]
     header = (
         "head", "records", "macro-F1", "champion", "difference", "verdict", "accuracy", "champion",
         "majority", "calibration error",
     )  # fmt: skip
     if not rows:
         return "nothing was measured"
-    told = table(header, rows) + _left_out(found, "heads")
+    told = table(*_filled(header, rows)) + _left_out(found, "heads")
     if not any(head.paired for head in found.heads):
         return told
     return (
@@ -85,9 +85,9 @@ def _heads(found: Evidence) -> str:
     )
 
 
-def _head(head: HeadEvidence) -> tuple[str, ...]:
+def _head(head: HeadEvidence, *, alone: bool) -> tuple[str, ...]:
     paired = head.paired
-    compared = ("", "", "not compared", "")
+    compared = ("", "", "" if alone else "not compared", "")
     if paired is not None:
         compared = (
             f"{paired.macro_f1:.3f}",
@@ -121,7 +121,15 @@ def _slices(found: Evidence) -> str:
         for part in found.slices
     ]
     header = ("head", "language", "records", "macro-F1", "champion, on its own records")
-    return table(header, rows) + _left_out(found, "slices") if rows else ""
+    return table(*_filled(header, rows)) + _left_out(found, "slices") if rows else ""
+
+
+def _filled(
+    header: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[list[str], list[list[str]]]:
+    """The columns that have anything in them: without a champion there is nothing beside it."""
+    kept = [place for place in range(len(header)) if any(row[place] for row in rows)]
+    return [header[place] for place in kept], [[row[place] for place in kept] for row in rows]
 
 
 def _figures(found: Evidence) -> str:

@@ -137,9 +137,15 @@ def test_page_without_a_champion_says_so():
     told = page(first, registered=REGISTERED | {"champion": None})
     assert "the task has no champion yet, so that it would be the first model to score" in told
     assert "|  | new |\n| --- | --- |" in told
-    assert "| not compared |" in told
-    for absent in ("McNemar", "Labels that changed", "Notes", "by now"):
+    assert "| head | records | macro-F1 | accuracy | majority | calibration error |" in told
+    for absent in ("not compared", "McNemar", "Labels that changed", "Notes", "by now"):
         assert absent not in told
+
+
+def test_page_says_where_a_head_is_not_compared_with_the_champion():
+    other = FOUND.model_copy(update={"heads": (HEAD.model_copy(update={"paired": None}),)})
+    assert "| verdict |" in page(other)
+    assert "| not compared |" in page(other)
 
 
 def test_page_warns_where_the_champion_is_another_one_by_now():
