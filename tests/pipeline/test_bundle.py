@@ -82,7 +82,9 @@ def test_another_cleaner_than_at_training_is_refused(bundle: Path, tiny_task: Ta
         scoring_flow(bundle, tiny_task)
 
 
-def test_labels_in_another_order_are_refused_at_load(bundle: Path, tiny_task: TaskConfig) -> None:
+def test_failure_42_labels_in_another_order_are_refused_at_load(
+    bundle: Path, tiny_task: TaskConfig
+) -> None:
     """FAILURES row 42: a label map in another order gives every score the wrong name."""
     head = tiny_task.heads["queue"]
     swapped = head.model_copy(update={"labels": head.labels[::-1]})

@@ -88,7 +88,16 @@ def test_missing_labels_are_none(values: dict[str, Any]) -> None:
     labeller.check()
 
 
-def test_all_unknown_labels_are_named_in_one_error() -> None:
+@pytest.mark.parametrize("value", [float("nan"), "nan", "-1", "3"])
+def test_failure_43_what_is_no_label_never_becomes_a_number(value: Any) -> None:
+    labeller = Labeller(HEADS)
+    targets = labeller.targets(prepared(queue=value))
+    assert targets["queue"] == MISSING
+    with pytest.raises(DataContractError, match="unknown label"):
+        labeller.check()
+
+
+def test_failure_43_all_unknown_labels_are_named_in_one_error() -> None:
     labeller = Labeller(HEADS)
     for row in range(5):
         labeller.targets(prepared(f"t{row}", queue="biling"))
