@@ -45,8 +45,12 @@ MARKS = (*".,;:!?'\"()[]<>#@&/-_äöüéñçß你好世界カ", "👨", "👩", 
 
 
 @pytest.fixture(autouse=True)
-def _log_levels() -> None:
-    """Airflow, in the process of an earlier test, sets up all logging its own way and for good."""
+def _log_levels(caplog: pytest.LogCaptureFixture) -> None:
+    """Airflow, or a job, in the process of an earlier test sets up logging its own way, for good.
+
+    Pytest's handler is one for all tests, and a job may quieten every handler that it finds.
+    """
+    caplog.handler.setLevel(logging.NOTSET)
     logging.disable(logging.NOTSET)
     logging.getLogger().setLevel(logging.WARNING)
     for name, logger in logging.root.manager.loggerDict.items():
