@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, get_args
 
-from airflow.sdk import Param, dag, get_current_context, task
+from airflow.sdk import dag, get_current_context, task
 
-from dags.nightly.dates import OPTIONAL_TEXT
+from dags.form_fields import choice, number, text, yes_or_no
 from dags.nightly.notices import tell_failure
 from dags.operators.job import RETRY_ARGUMENTS, JobOperator
 from dags.retraining.plan import run_name
@@ -40,64 +40,34 @@ The same texts and settings are answered without training again. Clear a failed 
 its last checkpoint.
 """
 PARAMS = {
-    "task": Param(
-        TASKS[0],
-        type="string",
-        enum=TASKS,
-        title="Task",
-        description="Whose backbone learns.",
+    "task": choice("Task", "Whose backbone learns.", section="What", options=TASKS),
+    "texts": text(
+        "Texts",
+        "File, folder, glob or s3:// address of unlabelled texts. Empty: the task's corpus, or its "
+        "input of all dates.",
         section="What",
-    ),
-    "texts": Param(
-        "",
-        type=OPTIONAL_TEXT,
         maxLength=1000,
-        title="Texts",
-        description="File, folder, glob or s3:// address of unlabelled texts. Empty: the task's "
-        "corpus, or its input of all dates.",
-        section="What",
     ),
-    "objective": Param(
-        OWN,
-        type="string",
-        enum=OBJECTIVES,
-        title="Objective",
-        description="mlm guesses hidden words; simcse pulls two views of a text together.",
+    "objective": choice(
+        "Objective",
+        "mlm guesses hidden words; simcse pulls two views of a text together.",
         section="Recipe",
+        options=OBJECTIVES,
     ),
-    "epochs": Param(
-        0,
-        type="integer",
-        minimum=0,
-        maximum=100,
-        title="Epochs",
-        description="Passes over the texts. 0: the task's own.",
+    "epochs": number("Epochs", "Passes over the texts.", section="Recipe", maximum=100),
+    "new_words": number(
+        "New words",
+        "How many words of the texts become pieces of their own.",
         section="Recipe",
-    ),
-    "new_words": Param(
-        -1,
-        type="integer",
-        minimum=-1,
         maximum=20_000,
-        title="New words",
-        description="How many words of the texts become pieces of their own. -1: the task's own.",
+        own=-1,
+    ),
+    "whole_words": yes_or_no(
+        "Whole words",
+        "Hide whole words rather than pieces. Off: the task's own.",
         section="Recipe",
     ),
-    "whole_words": Param(
-        False,
-        type="boolean",
-        title="Whole words",
-        description="Hide whole words rather than pieces. Off: the task's own.",
-        section="Recipe",
-    ),
-    "seed": Param(
-        0,
-        type="integer",
-        minimum=0,
-        title="Seed",
-        description="Makes a run repeatable. 0: the task's own.",
-        section="Recipe",
-    ),
+    "seed": number("Seed", "Makes a run repeatable.", section="Recipe"),
 }
 
 

@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import CronDataIntervalTimetable, Param, dag, get_current_context, task
+from airflow.sdk import CronDataIntervalTimetable, dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.monitoring.actions import claim_of, rescoring, retraining, task_id_of
-from dags.nightly.dates import DATE_PATTERN, OPTIONAL_TEXT, dates_of
+from dags.nightly.dates import date_field, dates_of
+from dags.nightly.ids import nightly_dag_id
 from dags.nightly.notices import tell_failure
 from dags.operators.job import RETRY_ARGUMENTS, JobOperator
 from schemas.errors import ConfigError
@@ -39,13 +39,7 @@ The keys are in the task files' sections `monitor` and `schedule`. A task that c
 fails its own steps only.
 """
 PARAMS = {
-    "date": Param(
-        "",
-        type=OPTIONAL_TEXT,
-        pattern=DATE_PATTERN,
-        title="Date",
-        description="Night to look at, as YYYY-MM-DD. Empty: the run's own date.",
-    ),
+    "date": date_field("Date", "Night to look at, as YYYY-MM-DD. Empty: the run's own date."),
 }
 
 
@@ -88,7 +82,7 @@ def steps_of(name: str, date: Any) -> None:
     )
     TriggerDagRunOperator.partial(
         task_id=task_id_of("rescore", name),
-        trigger_dag_id=f"nightly_scoring_{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}",
+        trigger_dag_id=nightly_dag_id(name),
         logical_date=None,
         skip_when_already_exists=True,
     ).expand_kwargs(late(look.output, date))

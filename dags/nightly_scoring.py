@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from dags.nightly.arrival import InputSensor
 from dags.nightly.dates import date_params, dates_of
+from dags.nightly.ids import nightly_dag_id
 from dags.nightly.notices import tell_deadline, tell_failure
 from dags.nightly.publication import event_extra, scores_asset
 from dags.nightly.soft import SoftJobOperator
@@ -102,7 +102,7 @@ def scoring_dag(name: str, config: TaskConfig) -> DAG:
     """
     schedule = config.schedule or ScheduleConfig(cron=None)
     with DAG(
-        dag_id=dag_id_of(name),
+        dag_id=nightly_dag_id(name),
         description=config.description,
         doc_md=DOC.format(name=name, description=config.description),
         schedule=timetable_of(schedule),
@@ -153,7 +153,7 @@ def deadline_of(name: str, schedule: ScheduleConfig) -> DeadlineAlert | None:
     minutes = schedule.deadline_minutes
     if minutes is None:
         return None
-    told = {"dag_id": dag_id_of(name), "minutes": minutes, "to": schedule.notify}
+    told = {"dag_id": nightly_dag_id(name), "minutes": minutes, "to": schedule.notify}
     return DeadlineAlert(
         reference=DeadlineReference.DAGRUN_QUEUED_AT,
         interval=timedelta(minutes=minutes),
@@ -168,7 +168,7 @@ def broken_dag(name: str, problem: str) -> DAG:
     """
     schedule = ScheduleConfig()
     with DAG(
-        dag_id=dag_id_of(name),
+        dag_id=nightly_dag_id(name),
         description=f"the task file of {name} cannot be loaded",
         doc_md=BROKEN_DOC.format(name=name, problem=problem),
         schedule=timetable_of(schedule),
@@ -187,11 +187,6 @@ def broken_dag(name: str, problem: str) -> DAG:
     return dag
 
 
-def dag_id_of(name: str) -> str:
-    """Id of a task's DAG; a character that Airflow does not take becomes `_`."""
-    return f"nightly_scoring_{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}"
-
-
 def dag_of(name: str, home: Home) -> DAG:
     """The DAG of a task; trouble with its file stays its own."""
     try:
@@ -204,7 +199,7 @@ def dag_of(name: str, home: Home) -> DAG:
 
 def wanted(name: str) -> bool:
     """Whether this process has use for a task's DAG: one that runs a task of it needs no other."""
-    return get_parsing_context().dag_id in (None, dag_id_of(name))
+    return get_parsing_context().dag_id in (None, nightly_dag_id(name))
 
 
 for dag in (

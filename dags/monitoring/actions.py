@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
+
+from dags.nightly.ids import airflow_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,13 +13,13 @@ REASON_CHARS = 480  # the retrain form takes no more
 
 
 def task_id_of(step: str, name: str) -> str:
-    """Id of a step of one task; a character that Airflow does not take becomes `_`."""
-    return f"{step}_{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}"
+    """Id of a step of one task."""
+    return f"{step}_{airflow_id(name)}"
 
 
 def claim_of(name: str, date: str) -> str:
     """The name under which a date's verdict asks for a retraining, and the id of that run."""
-    return f"monitor__{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}__{date}"
+    return f"monitor__{airflow_id(name)}__{date}"
 
 
 def retraining(name: str, answer: Mapping[str, Any]) -> dict[str, Any] | None:

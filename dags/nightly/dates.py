@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from airflow.sdk import Param
-
+from dags.form_fields import text
 from schemas.errors import ConfigError
 from schemas.partition import parse_date, resolve_dates
 
@@ -14,29 +13,24 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterable, Mapping
 
-# Airflow's form takes an empty field of type "string" for a missing one and blocks the button.
-OPTIONAL_TEXT = ["string", "null"]
+    from airflow.sdk import Param
+
 DATE_PATTERN = r"^(\d{4}-\d{2}-\d{2})?$"
 
 
 def date_params() -> dict[str, Param]:
     """The trigger form: both empty on a schedule."""
     return {
-        "date": Param(
-            "",
-            type=OPTIONAL_TEXT,
-            pattern=DATE_PATTERN,
-            title="Date",
-            description="Partition to score, as YYYY-MM-DD. Empty: the run's own date.",
-        ),
-        "through": Param(
-            "",
-            type=OPTIONAL_TEXT,
-            pattern=DATE_PATTERN,
-            title="Through",
-            description="Last date of a range that begins at Date. Empty: that one date.",
+        "date": date_field("Date", "Partition to score, as YYYY-MM-DD. Empty: the run's own date."),
+        "through": date_field(
+            "Through", "Last date of a range that begins at Date. Empty: that one date."
         ),
     }
+
+
+def date_field(title: str, description: str) -> Param:
+    """A date, or nothing."""
+    return text(title, description, pattern=DATE_PATTERN)
 
 
 def dates_of(context: Mapping[str, Any], *, timezone: str = "UTC") -> tuple[dt.date, ...]:
