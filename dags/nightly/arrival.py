@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import tempfile
 from datetime import timedelta
 from pathlib import Path
@@ -17,10 +15,10 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
 )
 
-from dags.operators.job import PYTHON_VARIABLE
+from dags.operators.local_job import job_command, job_environment
 from dags.operators.runner import Runner, SubprocessRunner
 from schemas.errors import RETRYABLE_EXIT_CODES
-from schemas.home import Home
+from schemas.masking import mask_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,20 +100,16 @@ class InputSensor(BaseSensorOperator):  # type: ignore[misc]
         with tempfile.TemporaryDirectory(prefix="nightmill-") as folder:
             result = Path(folder) / "result.json"
             outcome = self.runner.run(
-                self._command(result),
-                environment={**os.environ, "NIGHTMILL_LOG_FORMAT": "text"},
-                on_line=lambda line: self.log.info("%s", line),
+                job_command("arrived", self.arguments, result),
+                environment=job_environment(),
+                on_line=lambda line: self.log.info("%s", mask_secrets(line)),
             )
             if outcome.exit_code == 0:
                 answer: dict[str, Any] = json.loads(result.read_bytes())
                 return answer
-        message = f"job 'arrived': {outcome.last_error} (exit code {outcome.exit_code})"
+        told = mask_secrets(outcome.last_error)
+        message = f"job 'arrived': {told} (exit code {outcome.exit_code})"
         if outcome.exit_code > 0 and outcome.exit_code not in RETRYABLE_EXIT_CODES:
             raise AirflowFailException(message)
         self.log.warning("%s", message)
-        return {"missing": ["(not known)"], "location": outcome.last_error}
-
-    def _command(self, result: Path) -> list[str]:
-        python = os.environ.get(PYTHON_VARIABLE) or sys.executable
-        where = ["--home", str(Home.find().root), "--result", str(result)]
-        return [python, "-m", "jobs", "arrived", *self.arguments, *where]
+        return {"missing": ["(not known)"], "location": told}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,7 +13,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from dags.operators.answer import check_outcome, outcome_on_ray, read_result
-from dags.operators.credentials import connection_environment
+from dags.operators.local_job import job_command, job_environment
 from dags.operators.ray_address import RayAddress, find_address
 from dags.operators.ray_cluster import ClusterAwayError, ClusterRefusesError, RayCluster, RayJob
 from dags.operators.remote import ACTIVE, SUCCEEDED, RemoteJob
@@ -28,7 +26,6 @@ from schemas.masking import mask_secrets
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-PYTHON_VARIABLE = "NIGHTMILL_PYTHON"
 MAX_LOG_CHARACTERS = 200_000  # of a deferred job's log, which comes as a whole at its end
 
 # For tasks that run jobs: what may pass by itself is tried again, each time after a longer wait.
@@ -131,10 +128,7 @@ class JobOperator(ResumableJobMixin, BaseOperator):  # type: ignore[misc]
 
     def command(self, result: Path, *, python: str | None = None) -> list[str]:
         """The command line, once its arguments are rendered."""
-        python = python or self.python or os.environ.get(PYTHON_VARIABLE) or sys.executable
-        home = str(Home.find().root)
-        where = ["--home", home, "--result", str(result)]
-        return [python, "-m", "jobs", self.job, *self._rendered(), *where]
+        return job_command(self.job, self._rendered(), result, python=python or self.python)
 
     def submit_job(self, context: Context) -> str:
         """The id of the task's job on the cluster, which may have begun before."""
@@ -188,7 +182,7 @@ class JobOperator(ResumableJobMixin, BaseOperator):  # type: ignore[misc]
             result = Path(folder) / "result.json"
             command = self.command(result)
             self.log.info("running %s", mask_secrets(" ".join(command)))
-            outcome = self.runner.run(command, environment=_environment(), on_line=self._show)
+            outcome = self.runner.run(command, environment=job_environment(), on_line=self._show)
             check_outcome(self.job, outcome)
             return read_result(self.job, result)
 
@@ -256,9 +250,3 @@ def _as_airflow_errors(job: str) -> Iterator[None]:
         raise AirflowException(f"job {job!r}: {error}") from error
     except ClusterRefusesError as error:
         raise AirflowFailException(f"job {job!r}: {error}") from error
-
-
-def _environment() -> dict[str, str]:
-    # The task log adds its own time and level to each line; text reads best inside of it.
-    ours = {"NIGHTMILL_LOG_FORMAT": "text", "PYTHONUNBUFFERED": "1"}
-    return {**os.environ, **connection_environment(), **ours}

@@ -31,6 +31,7 @@ from schemas.errors import ArtifactError
 from schemas.schedule import LateConfig
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
+SECRET = "AWS_SECRET_ACCESS_KEY"  # noqa: S105 - a variable's name
 ARGUMENTS = ["tickets", "--date", "2026-11-28", "--through", "2026-11-28"]
 
 
@@ -39,9 +40,12 @@ class FakeRunner:
 
     def __init__(self, *answers):
         self.answers, self.commands = list(answers), []
+        self.environment, self.says = {}, ""
 
     def run(self, command, *, environment, on_line):
         self.commands.append(list(command))
+        self.environment = dict(environment)
+        on_line(self.says)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Outcome):
             return answer
@@ -103,6 +107,31 @@ def test_storage_that_is_away_is_waited_for_and_a_wrong_setting_is_not(home):
     task, context = sensor(FakeRunner(Outcome(2, "ConfigError: no such key")))
     with pytest.raises(AirflowFailException, match=r"no such key \(exit code 2\)"):
         task.execute(context)
+
+
+def test_looking_logs_in_as_jobs_do_and_shows_no_password(home, monkeypatch):
+    connection = {"conn_type": "aws", "login": "AKIAEXAMPLE", "password": "wJalrXUtnFEMI"}
+    told = []
+    monkeypatch.setenv("AIRFLOW_CONN_OF_S3", json.dumps(connection))
+    monkeypatch.setenv("NIGHTMILL_S3_CONNECTION", "of_s3")
+    runner = FakeRunner([])
+    runner.says = "looking at https://ann:pa55word@storage/incoming"
+    task, context = sensor(runner)
+    monkeypatch.setattr(task.log, "info", lambda form, *values: told.append(form % values))
+    task.execute(context)
+    given = {name: runner.environment[name] for name in ("AWS_ACCESS_KEY_ID", SECRET)}
+    assert given == {"AWS_ACCESS_KEY_ID": connection["login"], SECRET: connection["password"]}
+    (line,) = (each for each in told if "storage/incoming" in each)
+    assert "pa55word" not in line
+
+
+def test_trouble_with_a_password_in_it_is_told_without(home):
+    lost = Outcome(75, "TransientError: https://ann:pa55word@storage does not answer")
+    task, context = sensor(FakeRunner(lost), waited_minutes=31)
+    with pytest.raises(AirflowFailException) as caught:
+        task.execute(context)
+    assert "storage does not answer" in str(caught.value)
+    assert "pa55word" not in str(caught.value)
 
 
 def test_event_carries_the_counts_of_the_manifests(published):
