@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jobs.evaluating import COMPARISON_FILE, PAGE_FILE
 from pipeline.bundle import load_spec
+from pipeline.bundle_difference import label_differences
 from pipeline.model.comparison import ChampionComparison
 from schemas.bundle import MODEL_FILE
 from schemas.errors import ArtifactError
@@ -15,21 +16,21 @@ from schemas.evidence import (
     HeadEvidence,
     LabelChange,
     ModelFigures,
-    Paired,
     SliceEvidence,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from pipeline.engines.registry import Registry
-    from pipeline.model.comparison import PairedResult
     from schemas.bundle import BundleSpec, GateResult, HeadMetrics
+    from schemas.manifest import Document
     from schemas.training import Finetuned, TrainingRun
 
 EVIDENCE_FILE = "evidence.json"
 MODEL_PAGE = "model.html"
 _MAX_SENTENCE_CHARS = 600
+D = TypeVar("D", bound="Document")
 
 
 def gather_evidence(
@@ -40,13 +41,15 @@ def gather_evidence(
     champion = _champion_spec(spec.task.name, compared.version, registry)
     known = {} if champion is None else champion.metrics
     return Evidence(
-        new=_figures(spec),
-        champion=None if champion is None else _figures(champion, version=compared.version),
+        new=_rounded(_figures(spec)),
+        champion=None
+        if champion is None
+        else _rounded(_figures(champion, version=compared.version)),
         champion_version=compared.version,
         choice=spec.choice[:_MAX_SENTENCE_CHARS],
         rows=finetuned.rows,
-        heads=tuple(_head(name, found, compared) for name, found in spec.metrics.items()),
-        slices=_slices(spec.metrics, known),
+        heads=tuple(_rounded(_head(*each, compared)) for each in spec.metrics.items()),
+        slices=tuple(map(_rounded, _slices(spec.metrics, known))),
         gates=_gates(spec),
         labels=() if champion is None else _label_changes(spec, champion),
         notes=tuple(note[:_MAX_SENTENCE_CHARS] for note in compared.notes),
@@ -85,41 +88,25 @@ def _figures(spec: BundleSpec, *, version: str | None = None) -> ModelFigures:
         digest=spec.digest,
         data_digest=spec.data_digest,
         weights_digest=spec.files[MODEL_FILE],
-        megabytes=None if facts is None else _short(facts.megabytes),
-        windows_per_s=None if facts is None else _short(facts.windows_per_s),
-        p95_ms=None if facts is None or facts.p95_ms is None else _short(facts.p95_ms),
+        megabytes=None if facts is None else facts.megabytes,
+        windows_per_s=None if facts is None else facts.windows_per_s,
+        p95_ms=None if facts is None else facts.p95_ms,
         host=", ".join(spec.host.cpu_features),
         teachers=() if spec.distilled is None else tuple(map(str, spec.distilled.teachers)),
     )
 
 
 def _head(name: str, found: HeadMetrics, compared: ChampionComparison) -> HeadEvidence:
-    paired = compared.heads.get(name)
     return HeadEvidence(
         head=name,
         rows=found.rows,
-        accuracy=_short(found.accuracy),
-        accuracy_interval=_interval(found.accuracy_interval),
-        macro_f1=_short(found.macro_f1),
-        macro_f1_interval=_interval(found.macro_f1_interval),
-        majority_accuracy=_short(found.majority_accuracy),
-        calibration_error=_short(found.expected_calibration_error),
-        paired=None if paired is None else _paired(paired),
-    )
-
-
-def _paired(found: PairedResult) -> Paired:
-    return Paired(
-        accuracy=_short(found.accuracy),
-        accuracy_gain=_short(found.accuracy_gain),
-        accuracy_gain_interval=_interval(found.accuracy_gain_interval),
-        macro_f1=_short(found.macro_f1),
-        macro_f1_gain=_short(found.macro_f1_gain),
-        macro_f1_gain_interval=_interval(found.macro_f1_gain_interval),
-        only_new=found.only_new,
-        only_champion=found.only_champion,
-        p_value=_short(found.p_value),
-        verdict=found.verdict,
+        accuracy=found.accuracy,
+        accuracy_interval=found.accuracy_interval,
+        macro_f1=found.macro_f1,
+        macro_f1_interval=found.macro_f1_interval,
+        majority_accuracy=found.majority_accuracy,
+        calibration_error=found.expected_calibration_error,
+        paired=compared.heads.get(name),
     )
 
 
@@ -134,15 +121,14 @@ def _slices(
             if value.macro_f1 is None:
                 continue
             other = theirs[lang].macro_f1 if lang in theirs else None
-            interval = value.macro_f1_interval
             found.append(
                 SliceEvidence(
                     head=head,
                     lang=lang,
                     rows=value.rows,
-                    macro_f1=_short(value.macro_f1),
-                    macro_f1_interval=None if interval is None else _interval(interval),
-                    champion_macro_f1=None if other is None else _short(other),
+                    macro_f1=value.macro_f1,
+                    macro_f1_interval=value.macro_f1_interval,
+                    champion_macro_f1=other,
                 )
             )
     return tuple(sorted(found, key=lambda each: each.macro_f1))
@@ -154,34 +140,27 @@ def _gates(spec: BundleSpec) -> tuple[GateResult, ...]:
 
 
 def _label_changes(new: BundleSpec, champion: BundleSpec) -> tuple[LabelChange, ...]:
-    mine = {name: labels.labels for name, labels in new.task.label_sets.items()}
-    theirs = {name: labels.labels for name, labels in champion.task.label_sets.items()}
-    changes = []
-    for head in dict.fromkeys([*mine, *theirs]):
-        ours, others = mine.get(head, ()), theirs.get(head, ())
-        added, removed = _without(ours, others), _without(others, ours)
-        if added or removed:
-            changes.append(
-                LabelChange(
-                    head=head,
-                    added=tuple(added[:MAX_NAMES]),
-                    removed=tuple(removed[:MAX_NAMES]),
-                    n_added=len(added),
-                    n_removed=len(removed),
-                )
-            )
-    return tuple(changes)
+    return tuple(
+        LabelChange(
+            head=change.head,
+            added=change.added[:MAX_NAMES],
+            removed=change.removed[:MAX_NAMES],
+            n_added=len(change.added),
+            n_removed=len(change.removed),
+        )
+        for change in label_differences(champion, new)
+        if not change.reordered
+    )
 
 
-def _without(names: Iterable[str], others: Iterable[str]) -> list[str]:
-    known = set(others)
-    return [name for name in names if name not in known]
+def _rounded(document: D) -> D:
+    """With four digits that count: no person reads more, and the way to them is narrow."""
+    return type(document).model_validate(_short(document.model_dump()))
 
 
-def _interval(interval: tuple[float, float]) -> tuple[float, float]:
-    return _short(interval[0]), _short(interval[1])
-
-
-def _short(value: float) -> float:
-    """Four digits that count: no person reads more, and the way to them is narrow."""
-    return float(f"{value:.4g}")
+def _short(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {name: _short(inner) for name, inner in value.items()}
+    return [_short(inner) for inner in value] if isinstance(value, (list, tuple)) else value

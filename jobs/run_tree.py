@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pipeline.bundle_difference import flatten
 from pipeline.engines.model_version import CODE_TAG
 from pipeline.engines.software import code_digest
 from pipeline.engines.step_runs import DataUsed, Step, StepRuns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from pydantic import BaseModel
 
     from jobs.teaching import Teaching
     from pipeline.survey import Survey
@@ -121,18 +124,9 @@ def run_page(home: Home, run_id: str) -> str:
     return StepRuns(home).page(run_id)
 
 
-def flat(section: Any, names: Sequence[str]) -> dict[str, Any]:
+def flat(section: BaseModel, names: Sequence[str]) -> dict[str, Any]:
     """Dotted settings of some parts of a section, as MLflow parameters want them."""
-
-    def walk(prefix: str, value: Any) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            return {prefix: value}
-        found: dict[str, Any] = {}
-        for key, inner in value.items():
-            found |= walk(f"{prefix}.{key}" if prefix else key, inner)
-        return found
-
-    return walk("", section.model_dump(mode="json", include=set(names)))
+    return flatten(section.model_dump(mode="json", include=set(names)))
 
 
 def _compress(task: TaskConfig, *, is_prune: bool) -> dict[str, Any]:

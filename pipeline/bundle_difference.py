@@ -69,12 +69,27 @@ def compare_bundles(first: BundleSpec, second: BundleSpec) -> BundleDifference:
             for key in sorted(mine.keys() | theirs.keys())
             if mine.get(key) != theirs.get(key)
         },
-        labels=tuple(_labels(first, second)),
+        labels=label_differences(first, second),
         figures=tuple(_figures(first.metrics, second.metrics)),
         gates=_gates(first, second),
         facts=_facts(first, second),
         origins={name: (_origins(first)[name], _origins(second)[name]) for name in _origins(first)},
     )
+
+
+def label_differences(first: BundleSpec, second: BundleSpec) -> tuple[LabelDifference, ...]:
+    """Heads whose labels, or their order, are not the same in both."""
+    before, after = first.task.label_sets, second.task.label_sets
+    found = []
+    for head in dict.fromkeys([*before, *after]):
+        old = before[head].labels if head in before else ()
+        new = after[head].labels if head in after else ()
+        if old != new:
+            added = tuple(label for label in new if label not in old)
+            removed = tuple(label for label in old if label not in new)
+            reordered = not added and not removed
+            found.append(LabelDifference(head, added, removed, reordered=reordered))
+    return tuple(found)
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
@@ -92,17 +107,6 @@ def _settings(spec: BundleSpec) -> dict[str, Any]:
     hidden = {f"heads.{name}.labels" for name in spec.task.heads}
     settings = flatten(spec.task.model_dump(mode="json"))
     return {key: value for key, value in settings.items() if key not in hidden}
-
-
-def _labels(first: BundleSpec, second: BundleSpec) -> Iterator[LabelDifference]:
-    before, after = first.task.label_sets, second.task.label_sets
-    for head in [*before, *(name for name in after if name not in before)]:
-        old = before[head].labels if head in before else ()
-        new = after[head].labels if head in after else ()
-        if old != new:
-            added = tuple(label for label in new if label not in old)
-            removed = tuple(label for label in old if label not in new)
-            yield LabelDifference(head, added, removed, reordered=not added and not removed)
 
 
 def _figures(

@@ -12,31 +12,12 @@ from pydantic import Field
 
 from schemas.bundle import GateResult
 from schemas.manifest import Count, Document
+from schemas.paired import Interval, PairedResult
 from schemas.task import Variant
 
-Interval = tuple[float, float]
 # Airflow's operator takes 16 KiB of a job's result; the page made of it is about as large.
 MAX_EVIDENCE_BYTES = 12 * 1024
 MAX_NAMES = 8
-
-
-class Paired(Document):
-    """Both models on the same records: gains are new less champion, intervals 95 %.
-
-    `p_value` is McNemar's exact test on `only_new` and `only_champion`, the records that one of
-    them alone gets right.
-    """
-
-    accuracy: float
-    accuracy_gain: float
-    accuracy_gain_interval: Interval
-    macro_f1: float
-    macro_f1_gain: float
-    macro_f1_gain_interval: Interval
-    only_new: Count
-    only_champion: Count
-    p_value: float
-    verdict: str
 
 
 class HeadEvidence(Document):
@@ -50,7 +31,7 @@ class HeadEvidence(Document):
     macro_f1_interval: Interval
     majority_accuracy: float
     calibration_error: float
-    paired: Paired | None = None
+    paired: PairedResult | None = None
 
 
 class SliceEvidence(Document):

@@ -11,10 +11,11 @@ from pipeline.engines.page_parts import table
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pipeline.model.comparison import ChampionComparison, PairedResult
+    from pipeline.model.comparison import ChampionComparison
     from pipeline.model.evaluation import HeadEvaluation
     from pipeline.model.head_quality import LabelQuality
     from schemas.bundle import LanguageMetrics
+    from schemas.paired import PairedResult
 
 _MANY_LABELS = 20  # more would push all else off the page: they open at a click
 _BASELINES = {"majority": "always the majority", "tfidf_linear": "linear model over TF-IDF"}

@@ -73,6 +73,16 @@ def reaching(uri: str) -> Iterator[None]:
         raise told from error
 
 
+def alias_version(client: Any, name: str, alias: str) -> str | None:
+    """The version that an alias of a model means, None where there is no such model or alias."""
+    try:
+        return str(client.get_model_version_by_alias(name, alias).version)
+    except MlflowException as error:
+        if not is_absent(error):
+            raise
+        return None
+
+
 def is_absent(error: MlflowException) -> bool:
     """Whether MLflow answered that something is not there."""
     return error.error_code in _ABSENT

@@ -17,7 +17,7 @@ from mlflow.exceptions import MlflowException
 from pydantic import ValidationError
 
 from pipeline.engines.file_lock import exclusive
-from pipeline.engines.mlflow_client import is_absent
+from pipeline.engines.mlflow_client import alias_version, is_absent
 from pipeline.engines.model_version import CODE_TAG
 from schemas.errors import ArtifactError, ConfigError, TransientError
 from schemas.promotion import Decision, Evidence
@@ -84,7 +84,7 @@ class Promotions:
         """
         with exclusive(self._lock):
             lines = self._settle(model.name)
-            if self._alias(model.name, CHAMPION) == model.version:
+            if alias_version(self._client, model.name, CHAMPION) == model.version:
                 return None
             return self._decide(model, "promoted", approver, reason, after=lines)
 
@@ -98,7 +98,7 @@ class Promotions:
         """
         with exclusive(self._lock):
             lines = self._settle(model.name)
-            if self._alias(model.name, CHAMPION) == model.version:
+            if alias_version(self._client, model.name, CHAMPION) == model.version:
                 raise ConfigError(
                     f"models:/{model.name}/{model.version} is the champion and cannot be rejected; "
                     f"promote another version, or `nightmill models rollback {model.name}`"
@@ -122,7 +122,9 @@ class Promotions:
         """
         with exclusive(self._lock):
             lines = self._settle(name)
-            champion, previous = self._alias(name, CHAMPION), self._alias(name, PREVIOUS)
+            champion, previous = (
+                alias_version(self._client, name, alias) for alias in (CHAMPION, PREVIOUS)
+            )
             if previous is None:
                 raise ArtifactError(
                     f"model {name!r} has no previous champion to go back to; promote a version: "
@@ -149,7 +151,7 @@ class Promotions:
             version=model.version,
             digest=model.digest,
             action=action,
-            before=self._alias(model.name, CHAMPION),
+            before=alias_version(self._client, model.name, CHAMPION),
             approver=approver,
             reason=_short(reason),
             at=now.replace(microsecond=now.microsecond // 1000 * 1000),
@@ -244,16 +246,8 @@ class Promotions:
         if decision.before is not None:
             self._client.set_registered_model_alias(name, PREVIOUS, decision.before)
         self._client.set_registered_model_alias(name, CHAMPION, version)
-        if self._alias(name, CHALLENGER) == version:
+        if alias_version(self._client, name, CHALLENGER) == version:
             self._client.delete_registered_model_alias(name, CHALLENGER)
-
-    def _alias(self, name: str, alias: str) -> str | None:
-        try:
-            return str(self._client.get_model_version_by_alias(name, alias).version)
-        except MlflowException as error:
-            if not is_absent(error):
-                raise
-            return None
 
     def _lines(self, name: str) -> Iterator[_Line]:
         experiment = self._client.get_experiment_by_name(HISTORY_EXPERIMENT)

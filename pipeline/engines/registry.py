@@ -15,7 +15,7 @@ from mlflow.exceptions import MlflowException
 from pipeline.bundle import load_spec
 from pipeline.engines import model_version
 from pipeline.engines.bundle_cache import BundleCache
-from pipeline.engines.mlflow_client import is_absent, reaching
+from pipeline.engines.mlflow_client import alias_version, reaching
 from pipeline.engines.model_version import DIGEST_TAG
 from pipeline.engines.promotions import (
     CHALLENGER,
@@ -145,7 +145,7 @@ class Registry(TrackedRuns):
         if which.isdecimal():
             return str(self._get_version(name, which).version)
         alias = which.removeprefix("@")
-        if (version := self._alias(name, alias)) is None:
+        if (version := alias_version(self._client, name, alias)) is None:
             raise ArtifactError(f"no model models:/{name}@{alias}: {self._known(name)}")
         return version
 
@@ -171,7 +171,7 @@ class Registry(TrackedRuns):
 
     def champion(self, name: str) -> str | None:
         """The champion's version, None where there is none yet."""
-        return self._alias(name, CHAMPION)
+        return alias_version(self._client, name, CHAMPION)
 
     def fetch(self, uri: str) -> tuple[ModelRef, Path]:
         """The exact model behind a URI and its bundle in a local folder, digests checked.
@@ -190,7 +190,7 @@ class Registry(TrackedRuns):
                 f"path:DIR"
             )
         name = match["name"]
-        version = match["version"] or self._alias(name, match["alias"])
+        version = match["version"] or alias_version(self._client, name, match["alias"])
         if version is None:
             raise ArtifactError(
                 f"no model {uri}: {self._known(name)}; train one with `nightmill train {name}`"
@@ -199,14 +199,6 @@ class Registry(TrackedRuns):
         bundle = self._cache.bundle(model)
         self._cache.remember(uri, model)
         return model, bundle
-
-    def _alias(self, name: str, alias: str) -> str | None:
-        try:
-            return str(self._client.get_model_version_by_alias(name, alias).version)
-        except MlflowException as error:
-            if not is_absent(error):
-                raise
-            return None
 
     def _aliases(self, name: str) -> dict[str, str]:
         try:

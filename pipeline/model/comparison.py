@@ -20,10 +20,11 @@ from pipeline.heads import head_slices
 from pipeline.model.head_quality import known_answers
 from pipeline.model.labelled import label_matrix
 from pipeline.model.outputs import run_encoder
-from pipeline.model.resampling import Interval, Patterns, interval
+from pipeline.model.resampling import Patterns, interval
 from pipeline.prompt import prompted
 from schemas.bundle import MODEL_FILE, TOKENIZER_FILE, BundleSpec
 from schemas.manifest import Document
+from schemas.paired import PairedResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,31 +37,6 @@ if TYPE_CHECKING:
 Integers = npt.NDArray[np.int64]
 
 log = logging.getLogger(__name__)
-
-
-class PairedResult(Document):
-    """One head of both models on `rows` records; gains are new less champion, with 95 % intervals.
-
-    `only_new` and `only_champion` count records that one alone gets right, all labels of them;
-    `p_value` is McNemar's exact test on these (McNemar 1947).
-    """
-
-    rows: int
-    accuracy: float
-    accuracy_gain: float
-    accuracy_gain_interval: Interval
-    macro_f1: float
-    macro_f1_gain: float
-    macro_f1_gain_interval: Interval
-    only_new: int
-    only_champion: int
-    p_value: float
-
-    @property
-    def verdict(self) -> str:
-        """What the interval of the gain in macro-F1 says."""
-        low, high = self.macro_f1_gain_interval
-        return "better" if low > 0 else "worse" if high < 0 else "no clear difference"
 
 
 class ChampionComparison(Document):

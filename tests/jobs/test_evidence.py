@@ -10,7 +10,7 @@ import pytest
 
 from jobs.evidence import gather_evidence
 from pipeline.bundle import load_spec
-from pipeline.model.comparison import ChampionComparison, PairedResult
+from pipeline.model.comparison import ChampionComparison
 from schemas.bundle import (
     MODEL_FILE,
     BundleSpec,
@@ -21,6 +21,7 @@ from schemas.bundle import (
 from schemas.distilled import Distilled, TeacherRef
 from schemas.errors import ArtifactError
 from schemas.evidence import LabelChange
+from schemas.paired import PairedResult
 from schemas.training import TrainingRun
 
 if TYPE_CHECKING:

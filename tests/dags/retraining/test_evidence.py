@@ -11,13 +11,14 @@ from schemas.evidence import (
     HeadEvidence,
     LabelChange,
     ModelFigures,
-    Paired,
     SliceEvidence,
 )
+from schemas.paired import PairedResult
 
 PARAMS = {"reason": "", "approval_hours": 24}
 REGISTERED = {"name": "tickets", "version": "4", "run_id": "abc", "champion": "3"}
-PAIRED = Paired(
+PAIRED = PairedResult(
+    rows=500,
     accuracy=0.91,
     accuracy_gain=0.02,
     accuracy_gain_interval=(0.001, 0.04),
@@ -27,7 +28,6 @@ PAIRED = Paired(
     only_new=30,
     only_champion=20,
     p_value=0.0312,
-    verdict="better",
 )
 HEAD = HeadEvidence(
     head="queue",

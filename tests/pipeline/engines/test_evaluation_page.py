@@ -20,7 +20,7 @@ from pipeline.engines.evaluation_plots import (
 )
 from pipeline.heads import head_slices
 from pipeline.model.bundling import Bundled
-from pipeline.model.comparison import ChampionComparison, PairedResult
+from pipeline.model.comparison import ChampionComparison
 from pipeline.model.evaluation import Told, evaluate
 from pipeline.model.findings import Diagnosis, Finding
 from pipeline.model.head_quality import Bin
@@ -30,6 +30,7 @@ from pipeline.model.metrics import head_metrics
 from pipeline.model.outputs import Outputs
 from pipeline.window import Window
 from schemas.bundle import BundleSpec, Host
+from schemas.paired import PairedResult
 from schemas.searched import Searched, Trial
 from schemas.task import HeadConfig, TaskConfig
 
