@@ -79,18 +79,16 @@ def approve(screen, stand):
     page.get_by_role("button", name="Approve", exact=True).click()
 
 
-def find_champion(screen, stand):
-    """Looks the model up in MLflow's own pages: its alias, and who approved it."""
+def champion_of(screen, stand):
+    """What MLflow's own pages say of the model's first version, after its alias is shown."""
     page = screen.page
     page.goto(f"{stand.mlflow}/#/models/reviews")
     page.get_by_text("champion").first.wait_for()
     screen.shoot("09-model")
     page.goto(f"{stand.mlflow}/#/models/reviews/versions/1")
     page.get_by_text(REASON).first.wait_for()
-    shown = page.locator("body").inner_text()
-    assert "champion" in shown
-    assert "nightmill.approver" in shown
     screen.shoot("10-version")
+    return page.locator("body").inner_text()
 
 
 def test_person_retrains_approves_and_finds_the_champion(screen, stand):
@@ -108,4 +106,7 @@ def test_person_retrains_approves_and_finds_the_champion(screen, stand):
     screen.page.goto(shown)
     screen.page.get_by_text("promote").first.wait_for()
     screen.shoot("08-promoted")
-    find_champion(screen, stand)
+    shown = champion_of(screen, stand)
+    assert "champion" in shown
+    assert "nightmill.approver" in shown
+    assert REASON in shown

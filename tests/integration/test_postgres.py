@@ -28,10 +28,7 @@ from schemas.home import Home
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-BINARIES = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path("/usr/bin"))
 USERS = {"vera": "viewer", "uma": "user", "otto": "op"}
-# What an address cannot hold as it is: the servers must get it decoded.
-PASSWORD = "s3cret/of:the@database"  # noqa: S105
 
 
 def eventually(probe, *, limit_s=600.0):

@@ -212,7 +212,7 @@ def test_scoring_never_guesses_what_an_alias_means(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     task, no_ray = load_task("tiny", models_home), None
     with pytest.raises(TransientError, match="cannot be reached"):
-        score_dates(task, [dt.date(2026, 11, 28)], ray=no_ray, context=Context(models_home))  # type: ignore[arg-type]
+        score_dates(task, [dt.date(2026, 11, 28)], ray=no_ray, context=Context(models_home))
 
 
 def test_a_promotion_in_the_middle_of_a_range_changes_nothing_for_that_run(
