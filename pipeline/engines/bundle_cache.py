@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from schemas.manifest import ModelRef
 
 _DIGEST_CHARS = 16
+_ARTIFACTS = "artifacts"  # where MLflow keeps what a pyfunc model was logged with
 log = logging.getLogger(__name__)
 
 
@@ -88,7 +89,8 @@ class BundleCache:
         temporary = folder.with_name(f".{folder.name}.tmp")
         for left in (temporary, folder):
             shutil.rmtree(left, ignore_errors=True)
-        found = self._download(uri, temporary)
+        # A version holds the code it was registered with as well: hundreds of files nobody reads.
+        found = self._download(uri, _ARTIFACTS, temporary)
         if (got := load_spec(found.parent).digest) != digest:
             raise ArtifactError(f"{uri} has digest {got[:12]}, registered was {digest[:12]}")
         found.parent.replace(folder)
@@ -100,7 +102,8 @@ class BundleCache:
         with exclusive(place.with_name(f".{place.name}.lock")):
             shutil.rmtree(temporary, ignore_errors=True)
             address = _address(model)
-            spec = BundleSpec.read(self._download(self._address_of_spec(address), temporary))
+            found = self._download(address, self._path_of_spec(address), temporary)
+            spec = BundleSpec.read(found)
             shutil.rmtree(temporary)
             if spec.digest != model.digest:
                 raise ArtifactError(
@@ -109,24 +112,24 @@ class BundleCache:
             spec.write(place / BUNDLE_FILE)
         return spec
 
-    def _address_of_spec(self, address: str) -> str:
+    def _path_of_spec(self, address: str) -> str:
         """MLflow keeps a bundle under the name that its folder had."""
         mlflow.set_tracking_uri(self._uri)
         try:
             with reaching(self._uri):
-                listed = mlflow.artifacts.list_artifacts(f"{address}/artifacts")
+                listed = mlflow.artifacts.list_artifacts(f"{address}/{_ARTIFACTS}")
         except (MlflowException, OSError) as error:
             raise ArtifactError(f"{address} cannot be listed: {error}") from error
-        folder = next((found.path for found in listed if found.is_dir), "artifacts")
-        return f"{address}/{folder}/{BUNDLE_FILE}"
+        folder = next((found.path for found in listed if found.is_dir), _ARTIFACTS)
+        return f"{folder}/{BUNDLE_FILE}"
 
-    def _download(self, uri: str, folder: Path) -> Path:
-        """Fetches artefacts of a model into a folder; answers where its `bundle.json` is."""
+    def _download(self, uri: str, path: str, folder: Path) -> Path:
+        """Fetches what a model has at a path into a folder; answers where its `bundle.json` is."""
         mlflow.set_tracking_uri(self._uri)
         folder.mkdir(parents=True)
         try:
             with reaching(self._uri):
-                mlflow.artifacts.download_artifacts(uri, dst_path=str(folder))
+                mlflow.artifacts.download_artifacts(f"{uri}/{path}", dst_path=str(folder))
         except (MlflowException, OSError) as error:
             raise ArtifactError(f"{uri} cannot be fetched: {error}") from error
         found = next(folder.rglob(BUNDLE_FILE), None)
