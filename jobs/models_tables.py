@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.bundle import GateResult, HeadMetrics
-    from schemas.promotion import Decision, HeadEvidence
+    from schemas.promotion import Decision, HeadRecord
 
 _MINUTE_CHARS = len("2026-11-28T10:20")
 
@@ -41,9 +41,7 @@ def facts_table(title: str, facts: Mapping[str, str]) -> Table:
     return new_table(title, ("", "value"), facts.items())
 
 
-def quality_table(
-    title: str, heads: Mapping[str, HeadMetrics] | Mapping[str, HeadEvidence]
-) -> Table:
+def quality_table(title: str, heads: Mapping[str, HeadMetrics] | Mapping[str, HeadRecord]) -> Table:
     """Quality by head, with its intervals."""
     rows = [
         (

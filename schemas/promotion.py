@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Action = Literal["promoted", "rejected", "rolled back"]
 
 
-class HeadEvidence(Document):
+class HeadRecord(Document):
     """Quality of one head on `rows` held-out records; intervals are 95 % bootstrap."""
 
     rows: int
@@ -28,7 +28,7 @@ class HeadEvidence(Document):
     expected_calibration_error: float
 
 
-class Evidence(Document):
+class EvidenceRecord(Document):
     """What was known of a version when it was decided on.
 
     `gates` are those of the variant that ships. `code` is the digest of the code that registered
@@ -40,13 +40,13 @@ class Evidence(Document):
     data_digest: str
     code: str = ""
     teachers: tuple[str, ...] = ()
-    heads: dict[str, HeadEvidence] = Field(default_factory=dict)
+    heads: dict[str, HeadRecord] = Field(default_factory=dict)
     gates: tuple[GateResult, ...] = ()
 
     @classmethod
     def of(cls, spec: BundleSpec, *, code: str = "") -> Self:
         """The evidence in a bundle's own description."""
-        wanted = set(HeadEvidence.model_fields)
+        wanted = set(HeadRecord.model_fields)
         return cls(
             variant=spec.variant,
             training_run=spec.training_run,
@@ -54,7 +54,7 @@ class Evidence(Document):
             code=code,
             teachers=tuple(map(str, spec.distilled.teachers)) if spec.distilled else (),
             heads={
-                name: HeadEvidence.model_validate(metrics.model_dump(include=wanted))
+                name: HeadRecord.model_validate(metrics.model_dump(include=wanted))
                 for name, metrics in spec.metrics.items()
             },
             gates=tuple(gate for gate in spec.gates if gate.variant == spec.variant),
@@ -82,7 +82,7 @@ class Decision(Document):
     approver: str
     reason: str
     at: datetime
-    evidence: Evidence | None = None
+    evidence: EvidenceRecord | None = None
 
     @property
     def makes_champion(self) -> bool:

@@ -20,7 +20,7 @@ from pipeline.engines.file_lock import exclusive
 from pipeline.engines.mlflow_client import alias_version, is_absent
 from pipeline.engines.model_version import CODE_TAG
 from schemas.errors import ArtifactError, ConfigError, TransientError
-from schemas.promotion import Decision, Evidence
+from schemas.promotion import Decision, EvidenceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -164,10 +164,10 @@ class Promotions:
             )
         return decision
 
-    def _evidence(self, model: ModelRef) -> Evidence | None:
+    def _evidence(self, model: ModelRef) -> EvidenceRecord | None:
         tags = self._client.get_model_version(model.name, model.version).tags
         try:
-            return Evidence.of(self._spec_of(model), code=tags.get(CODE_TAG, ""))
+            return EvidenceRecord.of(self._spec_of(model), code=tags.get(CODE_TAG, ""))
         except (ArtifactError, TransientError) as error:
             # What must happen now, as a rollback, does not wait for it.
             log.warning("decided without evidence on record: %s", error)
