@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pipeline.model.network import Classifier
-    from schemas.bundle import VariantFacts
     from schemas.distilled import Distilled
     from schemas.scope import ScopeRule
     from schemas.sweep import Sweep
@@ -71,7 +70,6 @@ class Bundled:
     """A bundle's description, and what the run page wants to show beside it."""
 
     spec: BundleSpec
-    facts: dict[Variant, VariantFacts]
     test_outputs: Outputs
     test: list[Example] = field(default_factory=list)
     sweeps: tuple[Sweep, ...] = ()
@@ -128,9 +126,7 @@ def make_bundle(
     )  # fmt: skip
     shutil.rmtree(work)  # kept only where no variant passed, for a person to look at
     _complete(folder, spec, measured.sweeps)
-    return Bundled(
-        spec, measured.facts, shipped.outputs[shipped.variant], shipped.test, measured.sweeps
-    )
+    return Bundled(spec, shipped.outputs[shipped.variant], shipped.test, measured.sweeps)
 
 
 def _by_split(examples: Sequence[Example]) -> dict[str, list[Example]]:

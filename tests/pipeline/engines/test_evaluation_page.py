@@ -102,7 +102,7 @@ def bundled(tiny_task: TaskConfig) -> Bundled:
         data_digest="d", metrics=metrics, gates=(), host=Host(cpu_features=(), onnxruntime="1"),
         baseline_metrics={"queue": {"majority": baseline, "tfidf_linear": baseline}},
     )  # fmt: skip
-    return Bundled(spec, {}, outputs, rows)
+    return Bundled(spec, outputs, rows)
 
 
 def told(**changes: Any) -> Told:

@@ -144,9 +144,9 @@ def test_temperatures_fit_the_shipped_file_on_validation_records(
 
 
 def test_facts_tell_what_a_variant_weighs(bundled: Bundled) -> None:
-    assert set(bundled.facts) == {"fp32", "int8_static"}
-    assert bundled.facts["int8_static"].megabytes < bundled.facts["fp32"].megabytes
-    assert all(facts.windows_per_s > 0 for facts in bundled.facts.values())
+    assert set(bundled.spec.facts) == {"fp32", "int8_static"}
+    assert bundled.spec.facts["int8_static"].megabytes < bundled.spec.facts["fp32"].megabytes
+    assert all(facts.windows_per_s > 0 for facts in bundled.spec.facts.values())
 
 
 def test_quality_is_told_by_language(bundled: Bundled, folder: Path) -> None:
@@ -206,7 +206,7 @@ def test_fp32_alone_makes_no_other_variant(
         checkpoint=checkpoint, folder=tmp_path / "bundle",
     )  # fmt: skip
     assert made.spec.variant == "fp32"
-    assert list(made.facts) == ["fp32"]
+    assert list(made.spec.facts) == ["fp32"]
     assert made.spec.metrics["queue"].rows == made.spec.fp32_metrics["queue"].rows
     assert made.spec.metrics["queue"].macro_f1 == made.spec.fp32_metrics["queue"].macro_f1
     assert sorted(path.name for path in (tmp_path / "bundle").iterdir()) == FILES

@@ -71,7 +71,7 @@ def bundled(tiny_bundle: Path, make_example: Callable[..., Example]) -> Bundled:
         made = make_example(f"r{number}", queue=number % 3, topics=(number % 2, 1), split="test")
         test.append(replace(made, texts=texts, windows=windows))
     outputs = run_encoder(OnnxEncoder(tiny_bundle / "model.onnx"), test)
-    return Bundled(spec, {}, outputs, test)
+    return Bundled(spec, outputs, test)
 
 
 def champion(tiny_bundle: Path, folder: Path, **changes: Any) -> Path:
