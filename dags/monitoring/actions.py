@@ -9,7 +9,7 @@ from dags.nightly.ids import airflow_id
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-REASON_CHARS = 480  # the retrain form takes no more
+REASON_CHARS = 480  # a reason to be read at a glance; the retrain form takes twice as many
 
 
 def task_id_of(step: str, name: str) -> str:
