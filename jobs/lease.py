@@ -39,6 +39,8 @@ def end_family() -> None:
     _, left = psutil.wait_procs(children, timeout=_CHILDREN_END_S)
     for child in left:
         _signal(child.kill)
+    # The kernel takes a moment: who sees this process gone may count on the others being gone.
+    psutil.wait_procs(left, timeout=_CHILDREN_END_S)
     os._exit(TransientError.exit_code)
 
 
