@@ -103,6 +103,7 @@ def stop(servers: Iterable[Server], *, grace_s: float) -> None:
     for member in left:
         with suppress(psutil.NoSuchProcess):
             member.kill()
+    psutil.wait_procs(left, timeout=grace_s)
     for server in stopping:
         with suppress(ProcessLookupError):
             os.killpg(server.process.pid, signal.SIGKILL)
