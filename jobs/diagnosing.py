@@ -16,7 +16,9 @@ from pipeline.model.record_logits import record_logits
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pipeline.engines.tokenizer import BackboneTokenizer
     from pipeline.labelled_rows import LabelledData
+    from pipeline.model.labelled import Example
     from schemas.errors import DivergenceError
     from schemas.task import TaskConfig
     from schemas.training import TrainingRun
@@ -44,7 +46,7 @@ def diagnose_run(
     data: LabelledData,
     *,
     history: Sequence[Mapping[str, float]],
-    pad_id: int,
+    tokenizer: BackboneTokenizer,
 ) -> Diagnosis:
     """Reads curves, the best epoch's answers and the labels; leaves two files in the run's folder.
 
@@ -57,7 +59,7 @@ def diagnose_run(
         for split in ("train", "valid")
     )
     model = load_checkpoint(place.checkpoint, config.train, heads)
-    logits = record_logits(model, valid, pad_id=pad_id, how=config.train.window_pooling)
+    logits = record_logits(model, valid, pad_id=tokenizer.pad_id, how=config.train.window_pooling)
     check = find_label_errors(data.examples, heads, seed=config.train.seed)
     save_suspects(check.suspects, place.folder / SUSPECTS_FILE)
     facts = DataFacts(
@@ -66,8 +68,16 @@ def diagnose_run(
         label_errors=check.counts,
         judged=check.judged,
         agreement=check.agreement,
+        unknown=_share_of(tokenizer.unk_id, train),
     )
     found = diagnose(history, answers=head_answers(logits, valid, train, heads), facts=facts)
     found.write(place.folder / DIAGNOSIS_FILE)
     log_diagnosis(found)
     return found
+
+
+def _share_of(token: int | None, examples: Sequence[Example]) -> float:
+    """How much of the windows' tokens this one is."""
+    windows = [window.input_ids for example in examples for window in example.windows]
+    found = sum(ids.count(token) for ids in windows if token is not None)
+    return found / max(1, sum(map(len, windows)))

@@ -160,7 +160,7 @@ def _finetune(
     )
     diagnosis = diagnose_run(
         task_with(config, settings), place, data,
-        history=progress["history"], pad_id=tokenizer.pad_id,
+        history=progress["history"], tokenizer=tokenizer,
     )  # fmt: skip
     registry.tag(run_id, {"diagnosis": diagnosis.tag, "recipe": progress["recipe"]})
     best = progress["best_metric"]

@@ -70,6 +70,7 @@ def command(
         "texts": done.texts,
         "new_tokens": len(done.prepared.new_tokens),
         "pieces_per_word": done.prepared.pieces_per_word,
+        "unknown_words": done.prepared.unknown_words,
         "mlflow_run_id": done.mlflow_run_id,
     }
 
@@ -138,8 +139,10 @@ def _prepared(
     marker.write_text(json.dumps({"fingerprint": fingerprint, **kept}))
     prepared = prepare(config, corpus, place)
     log.info(
-        "%d sequences of %d tokens; %d new words, %.3f pieces a word before and %.3f now",
+        "%d sequences of %d tokens; %d new words, %.3f pieces a word before and %.3f now; "
+        "unknown words %.2f %% before and %.2f %% now",
         prepared.sequences, prepared.tokens, len(prepared.new_tokens), *prepared.pieces_per_word,
+        *(100 * share for share in prepared.unknown_words),
     )  # fmt: skip
     return kept, prepared
 
@@ -174,9 +177,9 @@ def _open_run(
         run_id, name=config.name, digest=kept["data_digest"],
         source=config.pretrain.corpus or config.data.incoming, rows=kept["texts"]["train"],
     )  # fmt: skip
-    before, now = prepared.pieces_per_word
     metrics = {f"before.{name}": value for name, value in prepared.before.items()}
-    metrics |= {"before.pieces_per_word": before, "after.pieces_per_word": now}
+    for name in ("pieces_per_word", "unknown_words"):
+        metrics[f"before.{name}"], metrics[f"after.{name}"] = getattr(prepared, name)
     metrics |= {f"data.texts.{name}": count for name, count in kept["texts"].items()}
     registry.log_metrics(run_id, metrics)
     return run_id

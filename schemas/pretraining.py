@@ -17,13 +17,15 @@ class Prepared(Document):
     """`prepared.json`: sequences and the model to start from are complete.
 
     `before` are held-out measures of the backbone as it came, see `docs/pretraining.md`.
-    `new_tokens` are the added words, most valuable first; `pieces_per_word` of held-out texts is
-    under the old and the new vocabulary. `head_steps` is 0 where the backbone had its head.
+    `new_tokens` are the added words, most valuable first; `pieces_per_word` of held-out texts and
+    the share of their `unknown_words` are under the old and the new vocabulary. `head_steps` is 0
+    where the backbone had its head.
     """
 
     before: dict[str, float]
     new_tokens: tuple[str, ...] = ()
     pieces_per_word: tuple[float, float]
+    unknown_words: tuple[float, float]
     head_steps: int = 0
     sequences: int
     tokens: int

@@ -32,6 +32,9 @@ SUSPECT_SHARE = 0.03
 # with 73 % of the labels, it doubts 20 %.
 TRUSTED_AGREEMENT = 0.8
 SUSPECT_ROWS = 10
+# Of 27 public sets those in Latin letters have 0 to 0.2 % under an English vocabulary, Thai 37,
+# Chinese 63.
+UNKNOWN_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,8 @@ def answer_findings(answers: Sequence[HeadAnswers]) -> list[Finding]:
 
 
 def data_findings(facts: DataFacts) -> list[Finding]:
-    """Leakage that was removed, and suspected label errors."""
-    return [*leakage(facts), *suspected_labels(facts)]
+    """Leakage that was removed, suspected label errors, and words that no piece stands for."""
+    return [*leakage(facts), *suspected_labels(facts), *unknown_words(facts)]
 
 
 def one_class_collapse(answers: HeadAnswers) -> list[Finding]:
@@ -145,6 +148,22 @@ def suspected_labels(facts: DataFacts) -> list[Finding]:
             evidence=f"{', '.join(told.values())} look wrong",
             advice="let people look at the records of label_errors.parquet, the surest first; "
             "until then train.label_smoothing=0.1 limits the harm",
+        )
+    ]
+
+
+def unknown_words(facts: DataFacts) -> list[Finding]:
+    """Training texts of which the model sees a part only as one and the same unknown token."""
+    if facts.unknown < UNKNOWN_SHARE:
+        return []
+    return [
+        Finding(
+            kind="unknown_words",
+            severity="warning",
+            evidence=f"the backbone's vocabulary cannot spell {facts.unknown:.1%} of the training "
+            "texts' tokens, which are all one token to it",
+            advice="choose a train.backbone that reads the language, or teach this one its words: "
+            "nightmill pretrain with pretrain.new_tokens",
         )
     ]
 

@@ -26,6 +26,7 @@ Kind = Literal[
     "batch_noise",
     "leakage",
     "label_errors",
+    "unknown_words",
 ]
 # A problem makes the model unfit for use; a warning is worth a look and may be as it should.
 Severity = Literal["problem", "warning"]
@@ -67,8 +68,9 @@ class Diagnosis(Document):
 class DataFacts:
     """What is known of the labelled rows behind a run.
 
-    `rows` goes by split, `near_duplicates` by pair of splits (`train-test`), the others by
-    head as in `Diagnosis`.
+    `rows` goes by split, `near_duplicates` by pair of splits (`train-test`); `unknown` is the
+    share of the training texts' tokens that the backbone's vocabulary cannot spell; the others go
+    by head as in `Diagnosis`.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -76,3 +78,4 @@ class DataFacts:
     label_errors: Mapping[str, int] = field(default_factory=dict)
     judged: Mapping[str, int] = field(default_factory=dict)
     agreement: Mapping[str, float] = field(default_factory=dict)
+    unknown: float = 0.0

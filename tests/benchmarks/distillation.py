@@ -208,7 +208,7 @@ def hub_model(checkpoint: Path, weights: Path, folder: Path, spec: BundleSpec) -
     """The teacher's encoder as the pipeline takes it, with a head that costs what ours does."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    labels = sum(len(labels.names) for labels in spec.task.label_sets.values())
+    labels = sum(len(labels.labels) for labels in spec.task.label_sets.values())
     AutoModelForSequenceClassification.from_pretrained(
         checkpoint, num_labels=labels
     ).save_pretrained(folder)

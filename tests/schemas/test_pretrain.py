@@ -46,7 +46,8 @@ def test_a_run_is_found_by_name_and_by_what_made_it(home: Home) -> None:
     done = Pretrained(
         run="trial", fingerprint="f" * 64, address=place.address, mlflow_run_id="r",
         data_digest="d", texts={"train": 2}, rejected={}, after={"loss": 1.0}, best_epoch=1,
-        prepared=Prepared(before={"loss": 2.0}, pieces_per_word=(1.0, 1.0), sequences=1, tokens=9),
+        prepared=Prepared(before={"loss": 2.0}, pieces_per_word=(1.0, 1.0),
+                          unknown_words=(0.0, 0.0), sequences=1, tokens=9),
         seconds=0.5,
     )  # fmt: skip
     done.write(place.done)

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from pipeline.model.backbone import check_length, locate
 from pipeline.model.pretrain.lesson import make_lesson
 from pipeline.model.pretrain.packing import pack, pair_up, save_sequences
-from pipeline.model.pretrain.pieces import PieceTokenizer, pieces_per_word
+from pipeline.model.pretrain.pieces import PieceTokenizer, pieces_per_word, unknown_share
 from pipeline.model.pretrain.starting import fit_head, load_start, random_start
 from pipeline.model.pretrain.vocabulary import choose_words, extend_model, extend_tokenizer
 from schemas.bundle import TOKENIZER_FILE
@@ -37,6 +37,7 @@ class Sequences:
     train: list[PieceSequence]
     valid: list[PieceSequence]
     pieces_per_word: float
+    unknown_words: float
 
 
 def prepare(task: TaskConfig, corpus: Corpus, place: PretrainingRun) -> Prepared:
@@ -54,7 +55,7 @@ def prepare(task: TaskConfig, corpus: Corpus, place: PretrainingRun) -> Prepared
     start = _start(task, tokenizer)
     sequences = _sequences(task, corpus, tokenizer)
     head_steps, before = _measured(task, start, tokenizer, sequences)
-    pieces_before = sequences.pieces_per_word
+    old = sequences
     shutil.copyfile(place.source_tokenizer, place.tokenizer)
     words: tuple[str, ...] = ()
     if task.pretrain.new_tokens:
@@ -66,7 +67,8 @@ def prepare(task: TaskConfig, corpus: Corpus, place: PretrainingRun) -> Prepared
     prepared = Prepared(
         before=before,
         new_tokens=words,
-        pieces_per_word=(pieces_before, sequences.pieces_per_word),
+        pieces_per_word=(old.pieces_per_word, sequences.pieces_per_word),
+        unknown_words=(old.unknown_words, sequences.unknown_words),
         head_steps=head_steps,
         sequences=len(sequences.train),
         tokens=sum(map(len, sequences.train)),
@@ -137,6 +139,7 @@ def _sequences(task: TaskConfig, corpus: Corpus, tokenizer: PieceTokenizer) -> S
         train=learned,
         valid=pack(valid, template=tokenizer.single, max_tokens=longest, packed=False),
         pieces_per_word=pieces_per_word(valid),
+        unknown_words=unknown_share(valid, tokenizer.unk_id),
     )
 
 
@@ -150,5 +153,5 @@ def _extend(
         min_count=config.new_token_min_count,
     )  # fmt: skip
     ids = extend_tokenizer(place.source_tokenizer, place.tokenizer, chosen)
-    extend_model(model, {ids[each.word]: each.pieces for each in chosen})
+    extend_model(model, {ids[each.word]: each.pieces for each in chosen}, seed=config.seed)
     return tuple(each.word for each in chosen)

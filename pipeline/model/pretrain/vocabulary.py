@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from pipeline.model.pretrain.corpus import Text
     from pipeline.model.pretrain.pieces import PieceTokenizer
 
-_MIN_CHARS = 2
-
 
 @dataclass(frozen=True, slots=True)
 class NewWord:
-    """A word that the vocabulary has no piece for, with the ids that it is cut into so far."""
+    """A word that the vocabulary has no piece for, with the ids that it is cut into so far.
+
+    None of them where the vocabulary cannot even spell it.
+    """
 
     word: str
     count: int
@@ -33,8 +34,12 @@ class NewWord:
 
     @property
     def gain(self) -> int:
-        """How many pieces the corpus is shorter with the word as one."""
-        return self.count * (len(self.pieces) - 1)
+        """How many pieces the corpus is shorter with the word as one.
+
+        One that was unknown counts as spelled by its characters and one more, so that a single
+        character is worth as much as a word of two pieces.
+        """
+        return self.count * ((len(self.pieces) or len(self.word) + 1) - 1)
 
 
 def choose_words(
@@ -42,8 +47,8 @@ def choose_words(
 ) -> list[NewWord]:
     """The words that shorten the corpus most, at most `limit`; equal ones in the alphabet's order.
 
-    Only words of letters and digits with a letter among them; none of which a piece is unknown,
-    since the mean of unknowns says nothing.
+    Only words of letters and digits with a letter among them. Unknown ones are the most lost: of
+    a text in Chinese, whose words are its characters, an English vocabulary spells few.
 
     Raises:
         ConfigError: the tokenizer does not cut whole words, so that there is no telling a word.
@@ -58,12 +63,11 @@ def choose_words(
     )
     frequent = sorted(w for w, n in counts.items() if n >= min_count and _is_plain(w))
     found = [
-        NewWord(word, counts[word], pieces.ids)
+        NewWord(word, counts[word], () if tokenizer.unk_id in pieces.ids else pieces.ids)
         for word, pieces in zip(frequent, tokenizer.pieces(frequent), strict=True)
-        if tokenizer.special_ids.isdisjoint(pieces.ids)
+        if len(pieces) > 1 or tokenizer.unk_id in pieces.ids
     ]
-    cut = [word for word in found if len(word.pieces) > 1]
-    return sorted(cut, key=lambda word: (-word.gain, word.word))[:limit]
+    return sorted(found, key=lambda word: (-word.gain, word.word))[:limit]
 
 
 def extend_tokenizer(source: Path, target: Path, words: Sequence[NewWord]) -> dict[str, int]:
@@ -81,11 +85,13 @@ def extend_tokenizer(source: Path, target: Path, words: Sequence[NewWord]) -> di
 
 
 @torch.no_grad()
-def extend_model(model: PreTrainedModel, pieces: dict[int, tuple[int, ...]]) -> None:
+def extend_model(model: PreTrainedModel, pieces: dict[int, tuple[int, ...]], *, seed: int) -> None:
     """Gives each new id the mean of its pieces' embeddings, in the output layer as well.
 
-    The output bias, a word's frequency in the main, becomes the mean of its pieces' too. A
-    vocabulary that was padded to a round size keeps its size while there is room.
+    The output bias, a word's frequency in the main, becomes the mean of its pieces' too. One
+    without pieces gets the mean of all and a draw from their spread (Hewitt 2021, "Initializing
+    new word embeddings"): with the mean alone all such words would be one. A vocabulary that was
+    padded to a round size keeps its size while there is room.
     """
     if not pieces:
         return
@@ -100,10 +106,18 @@ def extend_model(model: PreTrainedModel, pieces: dict[int, tuple[int, ...]]) -> 
         if table is not None
     ]
     distinct = {id(table): table for table in tables}  # a tied one once
+    draw = torch.Generator().manual_seed(seed)
     for table in distinct.values():
+        old = table[: min(pieces)]
+        # A bias is a frequency, and that of an unknown word is no matter of chance.
+        spread = old.std(dim=0) if table.dim() > 1 else torch.zeros(())
         for new_id, old_ids in pieces.items():
-            table[new_id] = table[list(old_ids)].mean(dim=0)
+            if old_ids:
+                table[new_id] = table[list(old_ids)].mean(dim=0)
+            else:
+                noise = torch.randn(spread.shape, generator=draw)
+                table[new_id] = old.mean(dim=0) + spread * noise
 
 
 def _is_plain(word: str) -> bool:
-    return len(word) >= _MIN_CHARS and word.isalnum() and any(char.isalpha() for char in word)
+    return word.isalnum() and any(char.isalpha() for char in word)

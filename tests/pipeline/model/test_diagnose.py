@@ -91,6 +91,17 @@ def test_leaks_are_told_where_they_are_many() -> None:
     )
 
 
+def test_words_that_the_vocabulary_cannot_spell_are_told_where_they_are_many() -> None:
+    assert data_findings(DataFacts(unknown=0.0499)) == []
+    (finding,) = data_findings(DataFacts(unknown=0.627))
+    assert finding.kind == "unknown_words"
+    assert finding.evidence == (
+        "the backbone's vocabulary cannot spell 62.7% of the training texts' tokens, "
+        "which are all one token to it"
+    )
+    assert "pretrain.new_tokens" in finding.advice
+
+
 def test_label_errors_are_told_where_they_are_more_than_doubt() -> None:
     few = DataFacts(
         label_errors={"queue": 29, "other": 9}, judged={"queue": 1000, "other": 100},

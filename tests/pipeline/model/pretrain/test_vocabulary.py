@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 from pipeline.model.backbone import save_tokenizer
 from pipeline.model.pretrain.corpus import Text
-from pipeline.model.pretrain.pieces import PieceTokenizer
+from pipeline.model.pretrain.pieces import PieceTokenizer, unknown_share
 from pipeline.model.pretrain.vocabulary import (
     NewWord,
     choose_words,
@@ -41,6 +41,40 @@ def test_words_are_chosen_by_the_pieces_they_save(piece_tokenizer: PieceTokenize
     }
     assert [each.gain for each in chosen] == sorted((each.gain for each in chosen), reverse=True)
     assert choose_words(many, piece_tokenizer, limit=1, min_count=2) == chosen[:1]
+
+
+@pytest.fixture
+def bert_path(tiny_tokenizer_path: Path, tmp_path: Path) -> Path:
+    """The tiny vocabulary, normalised as BERT's is: Chinese characters are words."""
+    raw = json.loads(tiny_tokenizer_path.read_text())
+    raw["normalizer"] = {
+        "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+        "strip_accents": None, "lowercase": True,
+    }  # fmt: skip
+    path = tmp_path / "bert.json"
+    path.write_text(json.dumps(raw))
+    return path
+
+
+def test_a_word_that_cannot_be_spelled_is_worth_its_characters(bert_path: Path) -> None:
+    many = texts("质量很好 качество", "质量差", "质 😀😀😀 ，，，，")
+    chosen = choose_words(many, PieceTokenizer(bert_path), limit=4, min_count=1)
+    assert [(each.word, each.count, each.pieces, each.gain) for each in chosen] == [
+        ("качество", 1, (), 8), ("质", 3, (), 3), ("量", 2, (), 2), ("差", 1, (), 1),
+    ]  # fmt: skip
+
+
+def test_characters_of_another_script_are_found_side_by_side(
+    bert_path: Path, tmp_path: Path
+) -> None:
+    tokenizer = extended(bert_path, tmp_path / "tokenizer.json", "质", "量")
+    first = PieceTokenizer(bert_path).vocabulary_size
+    (pieces,) = tokenizer.pieces(["质量差"])
+    assert pieces.ids == (first, first + 1, tokenizer.unk_id)
+    assert pieces.n_words == 3
+    documents = tokenizer.documents(texts("质量差", "the 差"))
+    assert unknown_share(documents, tokenizer.unk_id) == pytest.approx(2 / 5)
+    assert unknown_share(documents, None) == 0
 
 
 def extended(tiny_tokenizer_path: Path, target: Path, *words: str) -> PieceTokenizer:
@@ -103,7 +137,7 @@ def test_a_new_row_is_the_mean_of_its_pieces() -> None:
     with torch.no_grad():
         model.cls.predictions.bias.copy_(torch.arange(20.0))
     before = model.get_input_embeddings().weight.detach().clone()
-    extend_model(model, {20: (4, 6), 21: (5, 5, 8)})
+    extend_model(model, {20: (4, 6), 21: (5, 5, 8)}, seed=1)
     table = model.get_input_embeddings().weight
     assert table.shape == (22, 16)
     assert torch.equal(table[:20], before)
@@ -115,11 +149,32 @@ def test_a_new_row_is_the_mean_of_its_pieces() -> None:
     assert model.config.vocab_size == 22
 
 
+def test_rows_without_pieces_are_drawn_apart_around_the_mean_of_all() -> None:
+    torch.manual_seed(1)
+    models = [BertForMaskedLM(tiny_config(vocab_size=500)) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    with torch.no_grad():
+        for model in models:
+            model.get_input_embeddings().weight.add_(3.0)
+            model.cls.predictions.bias.copy_(torch.arange(500.0))
+    before = models[0].get_input_embeddings().weight.detach().clone()
+    for model in models:
+        extend_model(model, {500 + n: () for n in range(1000)}, seed=7)
+    table = models[0].get_input_embeddings().weight
+    assert torch.equal(table, models[1].get_input_embeddings().weight)
+    assert torch.equal(table[:500], before)
+    new = table[500:]
+    assert new.mean().item() == pytest.approx(before.mean().item(), abs=0.002)
+    assert new.std(dim=0).mean().item() == pytest.approx(before.std(dim=0).mean().item(), rel=0.02)
+    assert len(torch.unique(new, dim=0)) == 1000
+    assert models[0].get_output_embeddings().bias[500:].tolist() == pytest.approx([249.5] * 1000)
+
+
 def test_an_output_layer_of_its_own_gets_the_mean_too_and_a_padded_one_keeps_its_size() -> None:
     torch.manual_seed(1)
     model = BertForMaskedLM(tiny_config(tie_word_embeddings=False))
     output = model.get_output_embeddings().weight.detach().clone()
-    extend_model(model, {18: (4, 6)})  # two rows of the vocabulary had no piece yet
+    extend_model(model, {18: (4, 6)}, seed=1)  # two rows of the vocabulary had no piece yet
     assert model.get_input_embeddings().weight.shape == (20, 16)
     assert torch.allclose(model.get_output_embeddings().weight[18], (output[4] + output[6]) / 2)
 
@@ -134,7 +189,8 @@ def test_another_kind_of_tokenizer_is_refused(tmp_path: Path, tiny_tokenizer_pat
 
 
 def tiny_config(**changes: object) -> BertConfig:
-    return BertConfig(
-        vocab_size=20, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=32, **changes,
-    )  # fmt: skip
+    settings: dict[str, object] = {
+        "vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }  # fmt: skip
+    return BertConfig(**settings | changes)
