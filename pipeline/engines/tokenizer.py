@@ -20,7 +20,7 @@ class BackboneTokenizer:
     """Encodes text to ids and character offsets; literal special tokens stay ordinary text.
 
     Raises:
-        ArtifactError: the file is missing or is not a tokenizer.
+        ArtifactError: the file is missing, is not a tokenizer, or puts no control tokens.
     """
 
     def __init__(self, path: Path) -> None:
@@ -34,6 +34,12 @@ class BackboneTokenizer:
         self._tokenizer.encode_special_tokens = True
         self.single = self._template(pair=False)
         self.pair = self._template(pair=True)
+        if not self.single.n_control:
+            raise ArtifactError(
+                f"{path} puts no control token around a text, as [CLS] and [SEP] are, so that a "
+                f"text without a known piece would be nothing at all; give it the post_processor "
+                f"of its encoder, or choose another train.backbone"
+            )
         self._control = self._control_ids()
 
     @property

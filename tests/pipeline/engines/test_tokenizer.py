@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,4 +85,16 @@ def test_what_is_no_tokenizer_is_refused(tmp_path: Path, content: bytes | None) 
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ArtifactError, match=r"tokenizer\.json is not a tokenizer\.json: "):
+        BackboneTokenizer(path)
+
+
+def test_one_that_puts_no_control_token_is_refused(
+    tiny_tokenizer_path: Path, tmp_path: Path
+) -> None:
+    """An empty text would be a window of no token, which no encoder can read."""
+    raw = json.loads(tiny_tokenizer_path.read_text())
+    raw["post_processor"] = None
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(raw))
+    with pytest.raises(ArtifactError, match="puts no control token around a text"):
         BackboneTokenizer(path)

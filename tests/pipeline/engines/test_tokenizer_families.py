@@ -151,5 +151,8 @@ def test_failure_40_an_emoji_that_the_vocabulary_lacks_is_an_unknown_token(tmp_p
 
 
 def test_a_vocabulary_that_can_spell_everything_has_no_unknown_token(tmp_path):
-    byte_level(["<|endoftext|>"], unk=None).save(str(tmp_path / "tokenizer.json"))
+    spelling = byte_level(["<s>", "</s>"], unk=None)
+    frame(spelling, "<s>", "</s>", pair="<s> $A </s> $B </s>").save(
+        str(tmp_path / "tokenizer.json")
+    )
     assert BackboneTokenizer(tmp_path / "tokenizer.json").unk_id is None
