@@ -199,8 +199,8 @@ def measure(
         hub = best_setting(host, folder, texts, max_tokens=max_tokens)
         ways: dict[str, Way] = {"pipeline": hub}
         for line in lines:
-            ways[line.key] = Night(line.bundle, chain.work / "plans")
-            host.calibrate(ways[line.key])
+            ways[line.key] = night = Night(line.bundle, chain.work / "plans")
+            host.calibrate(night)
         return hub, rates_of(host, ways, texts, rounds=rounds)
 
 

@@ -129,6 +129,7 @@ class BareSession:
 
         bundle = folder / "int8_static"
         known = known_calibration(folder / "plans", BundleSpec.read(bundle / BUNDLE_FILE))
+        assert known is not None, "calibrate the host first"
         self._encoder = OnnxEncoder(bundle / "model.onnx", batches=batch_table(known, "auto"))
         self._folder = folder
 

@@ -16,6 +16,7 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
@@ -88,8 +89,9 @@ def account(folder: Path, scratch: Path) -> Account:
 def _example(item: Prepared) -> Example:
     """What the check for leaks wants to know of a text."""
     record = item.record
+    split: Any = Path(record.source_file).stem
     return Example(
-        record_id=record.record_id, text_hash=item.text_hash, split=Path(record.source_file).stem,
+        record_id=record.record_id, text_hash=item.text_hash, split=split,
         lang=item.lang, texts=item.texts, windows=(), targets={},
     )  # fmt: skip
 

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["RAYON_NUM_THREADS"] = "1"
@@ -149,7 +150,7 @@ class Corpus:
 
     def share_of_scoring(self, model: Path, rows: int) -> tuple[float, float]:
         """Share of survey to windows in the time of scoring, and tokens/s of the whole."""
-        text = _Clocked(self.flow)
+        text: Any = _Clocked(self.flow)  # stands in for the flow
         encoder = OnnxEncoder(model, threads=1)
         scoring = ScoringFlow(text, ModelInference(text, encoder, head_slices(self.task.heads)))
         part = self.folder / f"{self.path.parent.name}.parquet"
