@@ -29,8 +29,8 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from distillation_page import Line, page
-from distillation_speed import Host, Hub, Night, Way, best_setting, rates_of
+from distillation_page import DTYPES, Line, page, pipeline_in
+from distillation_speed import Host, Night, Way, best_setting, rates_of
 from report import REPOSITORY, nightmill, write_section
 from teacher_weights import default_folder, fetch_teacher
 from training_quality import Trial, task_of
@@ -92,8 +92,8 @@ def main(
     )
     lines = chain.lines(fetch_teacher(weights))
     texts = pq.read_table(folder / "test.parquet", columns=["text"])["text"].to_pylist()
-    hub, rates = measure(chain, lines, texts[:speed_rows], weights, rounds=rounds)
-    text = page(lines, rates, hub=str(hub), minutes=chain.minutes, settings=chain.told(),
+    hubs, rates = measure(chain, lines, texts[:speed_rows], weights, rounds=rounds)
+    text = page(lines, rates, hubs=hubs, minutes=chain.minutes, settings=chain.told(),
                 texts=min(speed_rows, len(texts)), rounds=rounds, rows=rows)  # fmt: skip
     click.echo(text)
     if write:
@@ -190,19 +190,25 @@ class Step:
 
 def measure(
     chain: Chain, lines: list[Line], texts: list[str], weights: Path, *, rounds: int
-) -> tuple[Hub, dict[str, float]]:
-    """The pipeline's best setting for the teacher, and the rows a second and core of all."""
+) -> tuple[dict[str, str], dict[str, float]]:
+    """The teacher's pipeline in its best setting of each type, and the rows a second and core of all."""
     teacher = BundleSpec.read(lines[0].bundle / BUNDLE_FILE)
     checkpoint = TrainingRun(chain.home, TASK, teacher.training_run).checkpoint
     folder = hub_model(checkpoint, weights / "all-mpnet-base-v2", chain.work / "hub", teacher)
     with Host(sorted(os.sched_getaffinity(0))) as host:
         max_tokens = teacher.task.window.max_tokens
-        hub = best_setting(host, folder, texts, max_tokens=max_tokens)
-        ways: dict[str, Way] = {"pipeline": hub}
+        hubs = {
+            pipeline_in(dtype): best_setting(
+                host, folder, texts, max_tokens=max_tokens, dtype=dtype
+            )
+            for dtype in DTYPES
+        }
+        ways: dict[str, Way] = {**hubs}
         for line in lines:
             ways[line.key] = night = Night(line.bundle, chain.work / "plans")
             host.calibrate(night)
-        return hub, rates_of(host, ways, texts, rounds=rounds)
+        told = {name: str(hub) for name, hub in hubs.items()}
+        return told, rates_of(host, ways, texts, rounds=rounds)
 
 
 def hub_model(checkpoint: Path, weights: Path, folder: Path, spec: BundleSpec) -> Path:

@@ -32,13 +32,17 @@ _made: dict[str, Any] = {}
 
 @dataclass(frozen=True)
 class Hub:
-    """A model in `transformers.pipeline`; `sort` has texts of like length share a batch."""
+    """A model in `transformers.pipeline`; `sort` has texts of like length share a batch.
+
+    `dtype` is torch's name of the type that weights and activations are in.
+    """
 
     folder: Path
     max_tokens: int
     rows: int = 32
     sort: bool = False
     whole_host: bool = False
+    dtype: str = "float32"
 
     def __str__(self) -> str:
         order = "sorted by length" if self.sort else "in order of arrival"
@@ -50,7 +54,8 @@ class Hub:
         from transformers import pipeline
 
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        return pipeline("text-classification", model=str(self.folder), device="cpu")
+        return pipeline("text-classification", model=str(self.folder), device="cpu",
+                        dtype=getattr(torch, self.dtype))  # fmt: skip
 
     def go(self, made: Any, texts: list[str]) -> None:
         texts = sorted(texts, key=len) if self.sort else texts
@@ -150,14 +155,14 @@ class Host:
             each.result()
 
 
-def best_setting(host: Host, folder: Path, texts: list[str], *, max_tokens: int) -> Hub:
+def best_setting(host: Host, folder: Path, texts: list[str], *, max_tokens: int, dtype: str) -> Hub:
     """The setting in which the pipeline is fastest on the first texts."""
     texts = texts[: _TRIAL_TEXTS * host.cores]
     rates = {}
     for rows, sort, whole_host in product(_BATCH_SIZES, (False, True), (False, True)):
-        hub = Hub(folder, max_tokens, rows=rows, sort=sort, whole_host=whole_host)
-        rates[hub] = host.rate("hub", hub, texts)
-        print(f"{hub}: {rates[hub]:.1f} rows/s and core", file=sys.stderr, flush=True)
+        hub = Hub(folder, max_tokens, rows=rows, sort=sort, whole_host=whole_host, dtype=dtype)
+        rates[hub] = host.rate(dtype, hub, texts)
+        print(f"{dtype}, {hub}: {rates[hub]:.1f} rows/s and core", file=sys.stderr, flush=True)
     return max(rates, key=rates.__getitem__)
 
 
@@ -168,6 +173,6 @@ def rates_of(
     found: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
-            found[name].append(host.rate("hub" if isinstance(way, Hub) else name, way, texts))
+            found[name].append(host.rate(way.dtype if isinstance(way, Hub) else name, way, texts))
             print(f"{name}: {found[name][-1]:.1f} rows/s and core", file=sys.stderr, flush=True)
     return {name: statistics.median(rates) for name, rates in found.items()}

@@ -132,9 +132,11 @@ def _numbered_through(parts: Sequence[Pieces]) -> tuple[Pieces, ...]:
 def unknown_share(documents: Sequence[Document], unk_id: int | None) -> float:
     """Share of the words that the vocabulary cannot spell; 0 where it can spell everything."""
     parts = [part for document in documents for part in document.parts]
-    return sum(part.ids.count(unk_id) for part in parts if unk_id is not None) / max(
-        1, sum(part.n_words for part in parts)
+    unknown = sum(
+        len({word for token, word in zip(part.ids, part.words, strict=True) if token == unk_id})
+        for part in parts
     )
+    return unknown / max(1, sum(part.n_words for part in parts))
 
 
 def pieces_per_word(documents: Sequence[Document]) -> float:

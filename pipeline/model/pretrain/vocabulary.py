@@ -109,6 +109,7 @@ def extend_model(model: PreTrainedModel, pieces: dict[int, tuple[int, ...]], *, 
     draw = torch.Generator().manual_seed(seed)
     for table in distinct.values():
         old = table[: min(pieces)]
+        mean = old.mean(dim=0)
         # A bias is a frequency, and that of an unknown word is no matter of chance.
         spread = old.std(dim=0) if table.dim() > 1 else torch.zeros(())
         for new_id, old_ids in pieces.items():
@@ -116,7 +117,7 @@ def extend_model(model: PreTrainedModel, pieces: dict[int, tuple[int, ...]], *, 
                 table[new_id] = table[list(old_ids)].mean(dim=0)
             else:
                 noise = torch.randn(spread.shape, generator=draw)
-                table[new_id] = old.mean(dim=0) + spread * noise
+                table[new_id] = mean + spread * noise
 
 
 def _is_plain(word: str) -> bool:

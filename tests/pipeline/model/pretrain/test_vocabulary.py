@@ -12,7 +12,12 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 from pipeline.model.backbone import save_tokenizer
 from pipeline.model.pretrain.corpus import Text
-from pipeline.model.pretrain.pieces import PieceTokenizer, unknown_share
+from pipeline.model.pretrain.pieces import (
+    Document,
+    Pieces,
+    PieceTokenizer,
+    unknown_share,
+)
 from pipeline.model.pretrain.vocabulary import (
     NewWord,
     choose_words,
@@ -75,6 +80,11 @@ def test_characters_of_another_script_are_found_side_by_side(
     documents = tokenizer.documents(texts("质量差", "the 差"))
     assert unknown_share(documents, tokenizer.unk_id) == pytest.approx(2 / 5)
     assert unknown_share(documents, None) == 0
+
+
+def test_a_word_with_several_unknown_pieces_is_one_unknown_word() -> None:
+    part = Pieces(ids=(3, 9, 3, 5, 3), words=(0, 0, 0, 1, 2), widths=(1, 1, 1, 1, 1))
+    assert unknown_share([Document(0, (part, part))], 3) == pytest.approx(2 / 3)
 
 
 def extended(tiny_tokenizer_path: Path, target: Path, *words: str) -> PieceTokenizer:
