@@ -70,7 +70,7 @@ def page(
     told = "\n".join(f"| {name} | {', '.join(kept) or '-'} |" for name, kept in settings.items())
     took = ", ".join(f"{what} {n:.0f}" for what, n in minutes.items())
     body = "\n".join(row(line, teacher, rates) for line in lines)
-    best = " ".join(f"Best of 24 settings of the {name}: {told}." for name, told in hubs.items())
+    best = " ".join(f"Best of 16 settings of the {name}: {told}." for name, told in hubs.items())
     plain, half = (rates[pipeline_in(dtype)] for dtype in DTYPES)
     tried = "" if rows is None else f"**A try on {rows} records of a few labels, no result.** "
     return f"""{tried}The teacher is all-mpnet-base-v2, 12 layers and 768 wide, fine-tuned on banking77; the students are the demo's
