@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 _SECTIONS = {"data", "contract", "clean", "window", "pretrain"}
 _NO_DIFFERENCE = ("workers", "threads_per_worker", "max_failures", "checkpoint_steps")
 _CORPUS_FILE = "corpus.json"
+# An unknown word is not asked for; where more became known than this share of all, the measures
+# before and after are of different words.
+_OTHER_WORDS = 0.01
 
 
 @job(
@@ -59,8 +62,8 @@ def command(
     if dry_run:
         return show_config(config)
     done = pretrain(config, context, run=run)
-    for name, before in done.prepared.before.items():
-        log.info("held-out %s: %.4g before, %.4g after", name, before, done.after[name])
+    for line in before_and_after(done):
+        log.info(line)
     click.echo(f"train.backbone={done.address}")
     return {
         "run": done.run,
@@ -231,3 +234,18 @@ def _discard_working_files(place: PretrainingRun) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     for file in (place.train, place.valid):
         file.unlink(missing_ok=True)
+
+
+def before_and_after(done: Pretrained) -> list[str]:
+    """The held-out measures as lines of the log, and whether they are of the same words."""
+    lines = [
+        f"held-out {name}: {before:.4g} before, {done.after[name]:.4g} after"
+        for name, before in done.prepared.before.items()
+    ]
+    unknown, still = done.prepared.unknown_words
+    if unknown - still > _OTHER_WORDS:
+        lines.append(
+            f"these do not compare: before, {unknown:.0%} of the words were unknown and not asked "
+            f"for, now {still:.0%}; fine-tune from both to compare"
+        )
+    return lines
