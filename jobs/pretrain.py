@@ -243,7 +243,7 @@ def before_and_after(done: Pretrained) -> list[str]:
         for name, before in done.prepared.before.items()
     ]
     unknown, still = done.prepared.unknown_words
-    if unknown - still > _OTHER_WORDS:
+    if "perplexity" in done.prepared.before and unknown - still > _OTHER_WORDS:
         lines.append(
             f"these do not compare: before, {unknown:.0%} of the words were unknown and not asked "
             f"for, now {still:.0%}; fine-tune from both to compare"

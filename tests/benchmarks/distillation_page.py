@@ -11,6 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from distillation_speed import SETTINGS
 from report import cpu_name
 
 from schemas.bundle import BUNDLE_FILE, BundleSpec, HeadMetrics
@@ -69,14 +70,15 @@ def page(
     told = "\n".join(f"| {name} | {', '.join(kept) or '-'} |" for name, kept in settings.items())
     took = ", ".join(f"{what} {n:.0f}" for what, n in minutes.items())
     body = "\n".join(row(line, teacher, rates) for line in lines)
-    best = " ".join(f"Best of 16 settings of the {name}: {told}." for name, told in hubs.items())
+    best = " ".join(
+        f"Best of {len(SETTINGS)} settings of the {name}: {hub}." for name, hub in hubs.items()
+    )
     plain, half = (rates[pipeline_in(dtype)] for dtype in DTYPES)
     tried = "" if rows is None else f"**A try on {rows} records of a few labels, no result.** "
     return f"""{tried}The teacher is all-mpnet-base-v2, 12 layers and 768 wide, fine-tuned on banking77; the students are the demo's
 encoder, 6 layers and 384 wide, taught by it, and three layers of that taught by both; pruned models recover by the
 same teachers' answers. Tokenizers differ. Quality is that of each bundle on the {teacher.metrics.rows} test records, on which no
-setting was chosen; but augmentation, the trimmed and the pruned three layers came after a first reading in which three layers had
-99.0 % of the macro-F1 and 25 times the pipeline's speed in bfloat16. Rows/s are those of a core with both at work: {texts} test texts
+setting was chosen, though some were added after a first reading of them (see DECISIONS.md). Rows/s are those of a core with both at work: {texts} test texts
 as often as fill four seconds, median of {rounds} rounds, all models in turns; ours in the whole nightly flow (contract, cleaning, language,
 windows, engine, answers), the pipeline on raw texts. {best}
 Its head is a random one of the usual make, since it has none like ours.

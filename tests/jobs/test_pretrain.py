@@ -240,19 +240,26 @@ def test_what_a_killed_run_had_prepared_is_not_made_again(
     assert not place.train.exists()
 
 
-@pytest.mark.parametrize(("unknown", "lines"), [((0.01, 0.002), 1), ((0.64, 0.02), 2)])
+@pytest.mark.parametrize(
+    ("name", "unknown", "lines"),
+    [
+        ("perplexity", (0.01, 0.002), 1),
+        ("perplexity", (0.64, 0.02), 2),
+        ("loss", (0.64, 0.02), 1),  # SimCSE asks for no words
+    ],
+)
 def test_measures_of_other_words_are_said_not_to_compare(
-    unknown: tuple[float, float], lines: int
+    name: str, unknown: tuple[float, float], lines: int
 ) -> None:
     done = Pretrained(
         run="r", fingerprint="f", address="path:a", mlflow_run_id="m", data_digest="d",
-        texts={"train": 2}, rejected={}, after={"perplexity_per_word": 162.7}, best_epoch=1,
-        prepared=Prepared(before={"perplexity_per_word": 151.2}, pieces_per_word=(1.0, 1.0),
+        texts={"train": 2}, rejected={}, after={name: 162.7}, best_epoch=1,
+        prepared=Prepared(before={name: 151.2}, pieces_per_word=(1.0, 1.0),
                           unknown_words=unknown, sequences=1, tokens=9),
         seconds=0.5,
     )  # fmt: skip
     told = pretrain.before_and_after(done)
-    assert told[0] == "held-out perplexity_per_word: 151.2 before, 162.7 after"
+    assert told[0] == f"held-out {name}: 151.2 before, 162.7 after"
     assert len(told) == lines
     if lines > 1:
         assert told[1].startswith("these do not compare: before, 64% of the words were unknown")
