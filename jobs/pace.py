@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from jobs.progress import duration
 from jobs.ray_training import tell
@@ -13,9 +13,14 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from pipeline.model.fit import Progress
-
 _LINE_EVERY_S = 30.0
+
+
+class Stage(Protocol):
+    """Where fine-tuning or pretraining stands: whole epochs and steps that have ended."""
+
+    epoch: int
+    step: int
 
 
 class Pace:
@@ -30,7 +35,7 @@ class Pace:
         self._first: int | None = None
         self._step = self._total = 0
 
-    def on_step(self, progress: Progress, loss: float, total: int) -> None:
+    def on_step(self, progress: Stage, loss: float, total: int) -> None:
         """Takes note of a step of `total` that has ended, and says so if a line is due."""
         if self._first is None:
             self._first = progress.step - 1

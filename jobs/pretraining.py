@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs.logs import bound
+from jobs.pace import Pace, describe_step
+from jobs.progress import duration
 from jobs.ray_training import (
     errors_left_in,
     is_first_rank,
@@ -46,12 +48,22 @@ def run_pretraining(config: TaskConfig, home: Home, place: PretrainingRun, *, ke
     }
     run_workers(
         _worker, work, config=config.pretrain, folder=place.folder, key=key,
-        describe=_describe, what=f"pretraining run {place.name}",
+        describe=describe, what=f"pretraining run {place.name}",
     )  # fmt: skip
 
 
-def _describe(epoch: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value:.5g}" for name, value in epoch.items())
+def describe(told: Mapping[str, Any]) -> str:
+    """What the log says of a step, a checkpoint inside an epoch, or an epoch's end."""
+    if "in_epoch" in told:
+        return describe_step(told)
+    if "saved_at" in told:
+        return f"a killed run would go on from step {told['saved_at']}"
+    numbers = [
+        f"{name.replace('_', ' ')} {value:.5g}"
+        for name, value in told.items() if name not in ("epoch", "left_s")
+    ]  # fmt: skip
+    left = [f"at most {duration(told['left_s'])} left"] if told["left_s"] else []
+    return f"epoch {told['epoch']}: {', '.join(numbers + left)}"
 
 
 def _worker(work: dict[str, Any]) -> None:
@@ -68,10 +80,11 @@ def _pretrain(config: TaskConfig, place: PretrainingRun) -> None:
         reload(str(place.start), config.pretrain), config, tokenizer,
         train=load_sequences(place.train), valid=load_sequences(place.valid),
     )  # fmt: skip
+    pace = Pace(place.folder)
     progress = pretrain(
         lesson.objective, lesson.feed, config.pretrain, pad_id=tokenizer.pad_id,
         measure=lesson.measure, resume=last_state(),
-        on_checkpoint=partial(_report, place.folder),
+        on_checkpoint=partial(_report, place.folder, pace), on_step=pace.on_step,
     )  # fmt: skip
     if is_first_rank():
         save_finished(lesson.objective.model, place)
@@ -79,7 +92,9 @@ def _pretrain(config: TaskConfig, place: PretrainingRun) -> None:
         write_atomically(place.folder / PROGRESS_FILE, told)
 
 
-def _report(folder: Path, progress: Progress, state: dict[str, Any]) -> None:
-    ended_epoch = progress.batch == 0
-    metrics = progress.history[-1] if ended_epoch else {"step": progress.step}
-    report_state(folder, metrics, state)
+def _report(folder: Path, pace: Pace, progress: Progress, state: dict[str, Any]) -> None:
+    told: dict[str, Any] = {"saved_at": progress.step}
+    if progress.batch == 0:  # an epoch has ended
+        told = progress.history[-1] | {"left_s": pace.left_s()}
+        pace.end_epoch()
+    report_state(folder, told, state)

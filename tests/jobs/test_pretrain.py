@@ -12,6 +12,7 @@ import yaml
 from mlflow import MlflowClient
 
 from jobs import pretrain, pretraining
+from jobs.pace import Pace
 from jobs.ray_training import last_state
 from pipeline.model.backbone import load_encoder
 from pipeline.model.pretrain.loop import Progress
@@ -160,17 +161,32 @@ def test_dry_run_prints_the_settings_and_does_nothing(texts_home: Home, nightmil
 
 def test_a_checkpoint_is_reported_and_found_again(tmp_path: Path, fake_train: Any) -> None:
     assert last_state() is None
-    inside = Progress(epoch=1, step=9, batch=2, history=[{"epoch": 1.0}])
-    pretraining._report(tmp_path, inside, {"step": 9})
-    ended = Progress(epoch=2, step=14, history=[{"epoch": 1.0}, {"epoch": 2.0}])
-    pretraining._report(tmp_path, ended, {"step": 14})
-    assert fake_train.metrics == [{"step": 9}, {"epoch": 2.0}]
+    pace = Pace(tmp_path)
+    inside = Progress(epoch=1, step=9, batch=2, history=[{"epoch": 1}])
+    pretraining._report(tmp_path, pace, inside, {"step": 9})
+    ended = Progress(epoch=2, step=14, history=[{"epoch": 1}, {"epoch": 2, "valid_loss": 2.25}])
+    pretraining._report(tmp_path, pace, ended, {"step": 14})
+    assert fake_train.metrics == [
+        {"saved_at": 9}, {"epoch": 2, "valid_loss": 2.25, "left_s": 0.0},
+    ]  # fmt: skip
+    assert [pretraining.describe(told) for told in fake_train.metrics] == [
+        "a killed run would go on from step 9", "epoch 2: valid loss 2.25",
+    ]  # fmt: skip
     assert last_state() == {"step": 14}
     fake_train.rank = 1
-    pretraining._report(tmp_path, ended, {"step": 99})
+    pretraining._report(tmp_path, pace, ended, {"step": 99})
     lines = (tmp_path / "epochs.jsonl").read_text().splitlines()
     assert len(lines) == 2  # every rank reports, only the first leaves a checkpoint
     assert last_state() == {"step": 14}
+
+
+def test_pretraining_says_how_long_the_rest_may_take() -> None:
+    step = {"in_epoch": 2, "step": 30, "steps": 90, "loss": 3.5, "left_s": 240.0}
+    assert pretraining.describe(step) == "epoch 2: step 30 of 90, loss 3.5000, 4 min left"
+    epoch = {"epoch": 1, "train_loss": 4.0, "valid_perplexity": 20.5, "left_s": 130.0}
+    assert pretraining.describe(epoch) == (
+        "epoch 1: train loss 4, valid perplexity 20.5, at most 2 min left"
+    )
 
 
 def test_a_worker_leaves_our_own_error_for_the_driver(texts_home: Home, fake_train: Any) -> None:

@@ -51,6 +51,8 @@ class Feed(Protocol):
 
 # Gets a state to save after `checkpoint_steps` steps, and at the end of each epoch.
 OnCheckpoint = Callable[[Progress, dict[str, Any]], None]
+# Gets each step's loss, and how many steps there are in all.
+OnStep = Callable[[Progress, float, int], None]
 
 
 def pretrain(
@@ -62,6 +64,7 @@ def pretrain(
     measure: Callable[[], dict[str, float]],
     resume: dict[str, Any] | None = None,
     on_checkpoint: OnCheckpoint | None = None,
+    on_step: OnStep | None = None,
 ) -> Progress:
     """Trains in place and leaves the weights of the epoch with the lowest held-out loss.
 
@@ -72,7 +75,7 @@ def pretrain(
     Raises:
         DataContractError: a loss is no longer a number.
     """
-    return _Run(objective, feed, config, pad_id, measure, on_checkpoint).run(resume)
+    return _Run(objective, feed, config, pad_id, measure, on_checkpoint, on_step).run(resume)
 
 
 @dataclass
@@ -83,6 +86,7 @@ class _Run:
     pad_id: int
     measure: Callable[[], dict[str, float]]
     on_checkpoint: OnCheckpoint | None
+    on_step: OnStep | None
 
     def __post_init__(self) -> None:
         self.ranks = Replicas(self.objective)
@@ -93,9 +97,9 @@ class _Run:
             fused=True,
         )
         per_epoch = math.ceil(len(self.feed.lengths) / self.config.batch_size)
+        self.steps = self.config.epochs * per_epoch
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(
-            self.optimizer,
-            rate_factor("linear", self.config.epochs * per_epoch, self.config.warmup_fraction),
+            self.optimizer, rate_factor("linear", self.steps, self.config.warmup_fraction)
         )
         self.best_weights: dict[str, Tensor] = {}
 
@@ -113,9 +117,12 @@ class _Run:
         made = list(batches(self.feed.lengths, batch_size=size, seed=self.config.seed + epoch))
         for numbers in made[progress.batch :]:
             examples = [self.feed.example(number, epoch=epoch) for number in numbers]
-            progress.loss_sum += self._step(examples, progress.step)
+            loss = self._step(examples, progress.step)
+            progress.loss_sum += loss
             progress.step += 1
             progress.batch += 1
+            if self.on_step is not None:
+                self.on_step(progress, loss, self.steps)
             is_last = progress.batch == len(made)
             if progress.step % self.config.checkpoint_steps == 0 and not is_last:
                 self._save(progress, is_best=False)

@@ -25,12 +25,13 @@ from pipeline.model.pretrain.objective import collate
 from schemas.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from torch import Tensor, nn
     from transformers import PreTrainedModel
 
     from pipeline.model.pretrain.loop import Feed
+    from pipeline.model.pretrain.masking import Example
     from pipeline.model.pretrain.objective import Objective
     from pipeline.model.pretrain.pieces import PieceTokenizer
     from schemas.pretrain import PretrainConfig
@@ -113,21 +114,33 @@ def fit_head(
     optimizer = torch.optim.AdamW(
         parameter_groups(objective, config.weight_decay), lr=config.head_learning_rate
     )
-    segments = has_segments(objective.model)
     objective.eval()  # the encoder answers as it will be asked
+    log.info("the backbone came without its head: fitting one, %d steps", config.head_steps)
     steps, loss = 0, 0.0
     for numbers in islice(_endless(feed, config), config.head_steps):
         examples = [feed.example(number, epoch=steps) for number in numbers]
-        tensors = collate(examples, pad_id=pad_id, segments=segments)
-        losses: Tensor = objective(**tensors) / objective.weights(examples)
         optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(losses.sum())
+        loss = _add_gradients(objective, examples, config, pad_id=pad_id)
         optimizer.step()
-        steps, loss = steps + 1, float(losses[0].detach())
+        steps += 1
     for parameter, requires_grad in learned:
         parameter.requires_grad = requires_grad
-    log.info("the backbone came without its head: fitted alone in %d steps, loss %.3f", steps, loss)
+    log.info("the head is fitted, the encoder untouched; loss %.3f", loss)
     return steps
+
+
+def _add_gradients(
+    objective: Objective, examples: Sequence[Example], config: PretrainConfig, *, pad_id: int
+) -> float:
+    """Adds a batch's gradients, `micro_batch_size` at once; answers the loss of what is asked."""
+    weights, segments = objective.weights(examples), has_segments(objective.model)
+    size, loss = config.micro_batch_size or len(examples), 0.0
+    for start in range(0, len(examples), size):
+        tensors = collate(examples[start : start + size], pad_id=pad_id, segments=segments)
+        losses: Tensor = objective(**tensors) / weights
+        torch.autograd.backward(losses.sum())
+        loss += float(losses[0].detach())
+    return loss
 
 
 def _endless(feed: Feed, config: PretrainConfig) -> Iterator[list[int]]:

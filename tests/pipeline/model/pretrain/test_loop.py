@@ -33,17 +33,19 @@ class Trainer:
             for some in (corpus.train, corpus.valid)
         )
         self.states: list[State] = []
+        self.told: list[tuple[int, float, int]] = []
 
     def lesson(self, task: TaskConfig) -> Lesson:
         start = load_start(task.train.backbone, task.pretrain)
         return make_lesson(start.model, task, self.tokenizer, train=self.train, valid=self.valid)
 
     def run(self, task: TaskConfig, *, resume: State | None = None) -> tuple[Lesson, Progress]:
-        self.states = []
+        self.states, self.told = [], []
         lesson = self.lesson(task)
         progress = pretrain(
             lesson.objective, lesson.feed, task.pretrain, pad_id=self.tokenizer.pad_id,
             measure=lesson.measure, resume=resume, on_checkpoint=self._keep,
+            on_step=lambda progress, loss, total: self.told.append((progress.step, loss, total)),
         )  # fmt: skip
         return lesson, progress
 
@@ -114,6 +116,18 @@ def test_a_run_that_was_over_does_not_go_on(
     assert again == progress
     assert trainer.states == []
     assert_same_weights(resumed, whole)
+
+
+def test_each_step_is_told_with_its_loss(
+    trainer: Trainer, pretrain_task: Callable[..., TaskConfig]
+) -> None:
+    task = pretrain_task(epochs=2)
+    _, progress = trainer.run(task)
+    steps, losses, totals = zip(*trainer.told, strict=True)
+    assert steps == tuple(range(1, progress.step + 1))
+    assert set(totals) == {progress.step}
+    first = losses[: progress.step // 2]
+    assert sum(first) / len(first) == pytest.approx(progress.history[0]["train_loss"])
 
 
 def test_small_parts_make_the_same_step(

@@ -112,6 +112,31 @@ def test_only_the_missing_parameters_are_fitted(
     assert all(parameter.requires_grad for parameter in start.model.parameters())
 
 
+def test_a_head_is_fitted_in_parts_as_in_one_piece(
+    pretrain_task: MakeTask, corpus: Corpus, piece_tokenizer: PieceTokenizer
+) -> None:
+    documents = piece_tokenizer.documents(corpus.train)
+    train = pack(documents, template=piece_tokenizer.single, max_tokens=32, packed=False)
+
+    def fitted(micro_batch_size: int | None) -> tuple[list[torch.Tensor], int]:
+        task = pretrain_task(head_steps=5, micro_batch_size=micro_batch_size)
+        torch.manual_seed(5)
+        start = load_start(task.train.backbone, task.pretrain)
+        lesson = make_lesson(start.model, task, piece_tokenizer, train=train, valid=train)
+        rows: list[int] = []
+        lesson.objective.register_forward_pre_hook(
+            lambda module, values, named: rows.append(len(named["labels"])), with_kwargs=True
+        )
+        fit_head(lesson.objective, start.missing, lesson.feed, task.pretrain, pad_id=0)
+        return [parameter.detach() for parameter in start.missing], max(rows)
+
+    whole, most = fitted(None)
+    parts, most_in_parts = fitted(2)
+    assert (most, most_in_parts) == (8, 2)
+    for one, other in zip(whole, parts, strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+
+
 def test_new_words_reach_sequences_model_and_tokenizer(
     pretrain_task: MakeTask, corpus: Corpus, place: PretrainingRun, tiny_tokenizer_path: Path
 ) -> None:
