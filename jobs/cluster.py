@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.autoscaler.sdk import request_resources
 
-from jobs.node_check import check_nodes
+from jobs.node_check import NodeDiedError, check_nodes
 from jobs.ray_session import LOCAL, ray_address, ray_session
 from pipeline.engines.host import this_host, usable_cpus
 from schemas.errors import ConfigError, TransientError
@@ -65,11 +65,29 @@ def scoring_pool(
             workers = min(_local_workers(score), _local_gpus(score), shards)
             yield Pool(workers, machines=1, hosts={"this host": this_host()})
             return
+        with _checked_workers(score, shards=shards, shared=shared, files=files) as pool:
+            yield pool
+
+
+@contextmanager
+def _checked_workers(
+    score: ScoreConfig, *, shards: int, shared: Path, files: Sequence[Path | str]
+) -> Iterator[Pool]:
+    """Workers on nodes that have all answered; planned anew where one of them died meanwhile.
+
+    Ray lists a dead node as alive until its health check has failed, for some ten seconds.
+    """
+    while True:
         with cluster_workers(score, shards=shards) as workers:
             nodes = worker_nodes()
-            hosts = check_nodes(nodes, shared=shared, files=files)
+            try:
+                hosts = check_nodes(nodes, shared=shared, files=files)
+            except NodeDiedError as error:
+                log.warning("%s; workers are planned without it", error)
+                continue
             log.info("%d workers on %d nodes of the Ray cluster", workers, len(nodes))
             yield Pool(workers, machines=min(workers, len(nodes)), hosts=hosts)
+            return
 
 
 @contextmanager

@@ -27,6 +27,10 @@ _TIMEOUT_S = 120.0
 log = logging.getLogger(__name__)
 
 
+class NodeDiedError(TransientError):
+    """A node that was listed as alive died before it answered; the next list does not have it."""
+
+
 def check_nodes(
     nodes: Sequence[Node], *, shared: Path, files: Sequence[Path | str]
 ) -> dict[str, KindOfHost]:
@@ -38,6 +42,7 @@ def check_nodes(
     Raises:
         ConfigError: a node does not see a file of ours, or we not its.
         ArtifactError: a node has other software.
+        NodeDiedError: a node is dead by now.
         TransientError: a node does not answer.
     """
     ours = installed_software()
@@ -92,10 +97,16 @@ def _answer(node: Node, reference: Any) -> dict[str, Any]:
             f"node {node.address} cannot run Nightmill ({reason}); install there what is here"
         ) from error
     except (RayError, TimeoutError) as error:
+        if not _is_alive(node):
+            raise NodeDiedError(f"node {node.address} died before it answered") from error
         raise TransientError(
             f"node {node.address} does not answer ({type(error).__name__}); try again"
         ) from error
     return answer
+
+
+def _is_alive(node: Node) -> bool:
+    return any(found["NodeID"] == node.id and found["Alive"] for found in ray.nodes())
 
 
 def _require_sight(node: Node, unseen: Sequence[str], probe: Path) -> None:

@@ -13,9 +13,11 @@ from contextlib import contextmanager, nullcontext
 from datetime import date as Date
 
 import pytest
+from ray.exceptions import RaySystemError
 
 from jobs import cluster, node_check
 from jobs.cluster import Node, cluster_workers, worker_nodes
+from jobs.node_check import NodeDiedError
 from jobs.ray_session import ray_session
 from jobs.scoring import ShardTask
 from pipeline.engines.host import this_host
@@ -114,6 +116,66 @@ def test_the_kinds_of_all_hosts_that_will_score_are_known(address, tmp_path, mon
         assert pool.hosts == (kinds if address else {"this host": this_host()})
 
 
+@pytest.mark.parametrize(
+    ("score", "workers"), [({}, 4), ({"workers": 3}, 3)], ids=["all there are", "asked for"]
+)
+def test_a_node_that_died_unnoticed_is_planned_without(
+    fake_cluster, tmp_path, monkeypatch, caplog, score, workers
+):
+    nodes, asked = fake_cluster
+    kinds = {"node 10.0.0.1": this_host()}
+
+    def check(listed, **_):
+        if len(listed) == 1:
+            return kinds
+        nodes.pop()  # the next list does not have it
+        raise NodeDiedError("node 10.0.0.2 died before it answered")
+
+    monkeypatch.setattr(cluster, "ray_session", lambda **_: nullcontext())
+    monkeypatch.setattr(cluster, "check_nodes", check)
+    config = ScoreConfig(ray_address="10.0.0.1:6379", **score)
+    with cluster.scoring_pool(config, shards=99, shared=tmp_path, files=[]) as pool:
+        assert (pool.workers, pool.machines, pool.hosts) == (workers, 1, kinds)
+        assert len(asked[-1]["bundles"]) == workers  # these are held back now
+    assert asked[-1] == {"num_cpus": 0}
+    assert "node 10.0.0.2 died before it answered; workers are planned without it" in caplog.text
+
+
+def test_too_few_cpus_after_a_node_died_are_an_error(fake_cluster, tmp_path, monkeypatch):
+    nodes, _ = fake_cluster
+
+    def check(listed, **_):
+        nodes.pop()
+        raise NodeDiedError("node 10.0.0.2 died before it answered")
+
+    monkeypatch.setattr(cluster, "ray_session", lambda **_: nullcontext())
+    monkeypatch.setattr(cluster, "check_nodes", check)
+    score = ScoreConfig(ray_address="10.0.0.1:6379", workers=8)
+    with (
+        pytest.raises(ConfigError, match=r"4 CPUs on 1 nodes, .* but 8 workers are asked for"),
+        cluster.scoring_pool(score, shards=99, shared=tmp_path, files=[]),
+    ):
+        pytest.fail("a run began that can never end")
+
+
+@pytest.mark.parametrize(
+    ("is_alive", "kind", "message"),
+    [
+        (True, TransientError, r"node 10\.0\.0\.1 does not answer \(RaySystemError\); try again"),
+        (False, NodeDiedError, r"node 10\.0\.0\.1 died before it answered"),
+    ],
+)
+def test_a_node_without_an_answer_is_dead_or_slow(monkeypatch, is_alive, kind, message):
+    def get(*_, **__):
+        raise RaySystemError("lost")
+
+    monkeypatch.setattr(node_check.ray, "get", get)
+    monkeypatch.setattr(node_check.ray, "nodes", lambda: [{"NodeID": "a", "Alive": is_alive}])
+    with pytest.raises(kind, match=message) as caught:
+        node_check._answer(NODE, None)
+    assert type(caught.value) is kind
+
+
 def test_rows_never_pass_through_the_driver(tmp_path):
     """What is sent for a shard is its place, whatever stands in its rows."""
     shard = Shard(
@@ -184,7 +246,7 @@ def test_a_cluster_gives_the_bytes_of_one_machine_though_a_node_dies(
         told = job.communicate(timeout=200)[1]
         assert job.returncode == 0, told
         assert "3 workers on 2 nodes of the Ray cluster" in told
-        refuse_strange_nodes(nodes.address, tmp_path)
+        refuse_strange_nodes(nodes.address, tmp_path, dead=dying.node_id)
 
     local = start_score(alone, "score.price_per_hour=0.5", "score.metrics_file=metrics/tiny.prom")
     told = local.communicate(timeout=200)[1]
@@ -210,11 +272,15 @@ def check_figures(home, told):
     assert success in metrics
 
 
-def refuse_strange_nodes(address, folder):
-    """Nodes that miss a file of ours, or have other software, are named before a run begins."""
+def refuse_strange_nodes(address, folder, *, dead):
+    """Nodes that miss a file of ours, have other software or are dead are named before a run."""
     with ray_session(cpus=0, address=address), pytest.MonkeyPatch.context() as patch:
-        nodes = worker_nodes()
+        # A node that was killed is listed until Ray's health check has failed.
+        nodes = [node for node in worker_nodes() if node.id != dead]
         where = nodes[0].address
+        gone = dataclasses.replace(nodes[0], id=dead)
+        with pytest.raises(NodeDiedError, match=f"node {where} died before it answered"):
+            node_check.check_nodes([*nodes, gone], shared=folder, files=[])
         hosts = node_check.check_nodes(nodes, shared=folder, files=[folder])
         assert hosts == {f"node {where}": this_host()}
         with pytest.raises(ConfigError, match=f"node {where} .* does not see {folder}/gone"):
