@@ -64,9 +64,10 @@ bench-training: setup ## What the default recipe reaches on public sets (hours o
 	$(BIN)/python tests/benchmarks/training_quality.py
 	$(BIN)/python tests/benchmarks/pretraining_quality.py
 
-bench-scoring: setup ## Speed of scoring beside other ways, fixed cost, growth with the rows
+bench-scoring: setup ## Speed of scoring beside other ways, of variants, fixed cost, growth with the rows
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$(RUNTIME),bench]'
 	$(BIN)/python tests/benchmarks/scoring_speed.py
+	$(BIN)/python tests/benchmarks/variants.py
 	$(BIN)/python tests/benchmarks/fixed_cost.py
 	$(BIN)/python tests/benchmarks/scoring_scale.py
 
