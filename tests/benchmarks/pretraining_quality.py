@@ -179,7 +179,7 @@ def page(lines: list[str]) -> str:
     """The section with these lines, and those of other sets and seeds as they were."""
     mine = {_key(line) for line in lines}
     others = [row for row in rows_in(SECTION) if _key(row) not in mine]
-    body = "\n".join([*others, *lines])
+    body = "\n".join(sorted([*others, *lines], key=_key))
     return f"""The demo's 6-layer encoder, which comes without a masked-language head: one is fitted to it, the encoder untouched, before anything is measured. With few steps for that, part of what perplexity falls by is the head's own learning.
 Trained in bf16 where the CPU has it; accuracy and macro-F1 are those of the fine-tuned model, exported in fp32, on test records that neither step has learned from.
 Gains are over no pretraining with the same seed, on the same test records, with the 95 % interval of a paired bootstrap. A set without a test file has another split with every seed.
