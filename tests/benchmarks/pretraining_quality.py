@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 SECTION = "pretraining"
 HEADER = (
     "| set | seed | new words | head alone | perplexity a word, before | after | change | "
-    "pieces a word | accuracy | macro-F1 | gain in macro-F1 | only it right, only none | minutes |\n"
+    "pieces a word | accuracy | macro-F1 | gain in macro-F1 | right only with, without | minutes |\n"
     "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 )
 
